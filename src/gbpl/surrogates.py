@@ -1,0 +1,248 @@
+"""Squared-loss surrogates for welfare (sections 4 and 5).
+
+A surrogate turns outcomes into a target, the raw output of a score model into a bounded score, and a score
+into a policy. All three share one loss per row,
+
+    l(s; t) = 1/2 sum_j (t_j / sqrt(zeta) - sqrt(zeta) s_j)^2
+            = |t|^2 / (2 zeta)  +  { -t's + zeta/2 |s|^2 },
+
+whose braces are the reduced loss: the part that depends on the score (Proposition on the decomposition).
+Minimising it is maximising welfare less `penalty_scale * zeta` times the mean of |s|^2.
+
+Axis names: `row`, `action` (K of them), `score` (1, K - 1 or K), `raw` (1 or K).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Array, Float
+
+    Table = Array | np.ndarray
+
+__all__ = ["BaselineGap", "Binary", "FullVector", "Surrogate", "project_simplex"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surrogate(ABC):
+    """What a fit, a posterior and a bound need to know of a surrogate; nothing else knows its formulas.
+
+    `huber` is the threshold, in outcome units, of the robust variant: the squared residual `t - zeta s` is
+    replaced by Huber's function, so that a row moves the fit by at most `huber` however extreme its
+    outcomes. That changes the target: the population minimiser is no longer a clipped or projected
+    conditional *mean*. The default, infinity, is the paper's squared loss.
+    """
+
+    huber: float = float("inf")
+    penalty_scale: ClassVar[float]
+    welfare_factor: ClassVar[float]
+
+    def __post_init__(self) -> None:
+        if not self.huber > 0:
+            raise ValueError(f"huber must be > 0 (in outcome units), got {self.huber}; leave it out for no limit")
+
+    @property
+    @abstractmethod
+    def n_actions(self) -> int:
+        """K."""
+
+    @property
+    @abstractmethod
+    def n_raw(self) -> int:
+        """Raw outputs the score model must have."""
+
+    @abstractmethod
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        """What the score is fitted to."""
+
+    @abstractmethod
+    def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
+        """Bounded scores from raw outputs."""
+
+    @abstractmethod
+    def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
+        """Action probabilities from scores."""
+
+    @abstractmethod
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        """The inverse of `policy`."""
+
+    @abstractmethod
+    def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
+        """Policy of the population minimiser of the squared loss, given the conditional means."""
+
+    def loss(self, scores: Table, target: Table, zeta: float | Array) -> Float[Array, " row"]:
+        """Full loss per row, 1/2 |t/sqrt(zeta) - sqrt(zeta) s|^2 (Huber's function of it when robust)."""
+        residual = jnp.asarray(target) - zeta * jnp.asarray(scores)
+        inside = jnp.clip(residual, -self.huber, self.huber)
+        beyond = 0.0 if self.huber == float("inf") else self.huber * (jnp.abs(residual) - jnp.abs(inside))
+        return jnp.sum(0.5 * inside**2 + beyond, axis=-1) / zeta
+
+    def reduced_loss(self, scores: Table, target: Table, zeta: float | Array) -> Float[Array, " row"]:
+        """Loss less its value at score 0: -t's + zeta/2 |s|^2. Keeps its digits at small zeta in float32."""
+        s, t = jnp.asarray(scores), jnp.asarray(target)
+        if self.huber == float("inf"):
+            return jnp.sum(s * (0.5 * zeta * s - t), axis=-1)
+        return jnp.sum(_reduced_huber(s, t, jnp.asarray(zeta, s.dtype), self.huber), axis=-1)
+
+    def row_loss(self, raw: Array, target: Array, zeta: float | Array) -> Float[Array, " row"]:
+        """What a member is trained on: the reduced loss of the squashed raw output."""
+        return self.reduced_loss(self.scores(raw), target, zeta)
+
+
+@jax.custom_jvp
+def _reduced_huber(s: Array, t: Array, zeta: Array, c: float) -> Array:
+    """(rho(t - zeta s) - rho(t)) / zeta as the integral of psi along the path, without cancellation."""
+    lo, hi = jnp.minimum(-s, 0.0), jnp.maximum(-s, 0.0)  # the path, in units of zeta
+    enter = jnp.clip((-c - t) / zeta, lo, hi)
+    leave = jnp.clip((c - t) / zeta, lo, hi)
+    inside = (leave - enter) * (t + 0.5 * zeta * (enter + leave))
+    return jnp.sign(-s) * (inside + c * (hi - leave) - c * (enter - lo))
+
+
+@_reduced_huber.defjvp
+def _reduced_huber_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
+    s, t, zeta, c = primals
+    influence = -jnp.clip(t - zeta * s, -c, c)  # d/ds; the loss is only ever differentiated in the score
+    return _reduced_huber(s, t, zeta, c), influence * tangents[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Surrogate):
+    """Two actions (section 4): target the gap U = Y(1) - Y(0), score f = tanh(raw), policy (f + 1) / 2.
+
+    >>> Binary().target(jnp.array([[0.0, 1.5]]))
+    Array([[1.5]], dtype=float32)
+    """
+
+    penalty_scale: ClassVar[float] = 0.25  # penalty = zeta / 4 (equivalence theorem, binary)
+    welfare_factor: ClassVar[float] = 0.5  # W1 - W2 = (R2 - R1) / 2 (welfare-risk corollary, binary)
+
+    @property
+    def n_actions(self) -> int:
+        return 2
+
+    @property
+    def n_raw(self) -> int:
+        return 1
+
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        return jnp.asarray(outcomes[..., 1:] - outcomes[..., :1])
+
+    def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
+        return jnp.tanh(raw)
+
+    def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
+        return jnp.concatenate([1.0 - scores, 1.0 + scores], axis=-1) / 2.0
+
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        return jnp.asarray(2.0 * policy[..., 1:] - 1.0)
+
+    def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
+        """Policy of the population minimiser, the clipped conditional mean gap: f = clip(m / zeta, -1, 1)."""
+        return self.policy(jnp.clip(self.target(outcome_mean) / zeta, -1.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineGap(Surrogate):
+    """K actions against a baseline (section 5.1): targets Y(a) - Y(baseline), scores 2 delta_a - 1.
+
+    The scores come from a softmax policy, so they keep the simplex constraint of the induced class. The
+    penalty, and with it the minimiser at finite zeta, depends on the baseline.
+    """
+
+    n_actions: int = 3
+    baseline: int = 0
+    penalty_scale: ClassVar[float] = 0.25  # penalty = zeta / 4 (equivalence theorem, baseline gap)
+    welfare_factor: ClassVar[float] = 0.5
+
+    def __post_init__(self) -> None:
+        Surrogate.__post_init__(self)
+        if not 0 <= self.baseline < self.n_actions:
+            raise ValueError(f"baseline must be one of the columns 0 to {self.n_actions - 1}, got {self.baseline}")
+
+    @property
+    def n_raw(self) -> int:
+        return self.n_actions
+
+    def _others(self, columns: Table) -> Array:
+        return jnp.concatenate([columns[..., : self.baseline], columns[..., self.baseline + 1 :]], axis=-1)
+
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        return self._others(outcomes) - outcomes[..., self.baseline : self.baseline + 1]
+
+    def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
+        return self.scores_of_policy(jax.nn.softmax(raw, axis=-1))
+
+    def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
+        others = (scores + 1.0) / 2.0
+        rest = jnp.maximum(1.0 - jnp.sum(others, axis=-1, keepdims=True), 0.0)
+        return jnp.concatenate([others[..., : self.baseline], rest, others[..., self.baseline :]], axis=-1)
+
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        return 2.0 * self._others(policy) - 1.0
+
+    def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
+        """Minimise -sum_a m_a f_a + zeta/2 |f|^2 over the simplex, f = 2 delta - 1 on the other actions.
+
+        In delta this is a projection in which the baseline's own coordinate costs nothing:
+        delta_a = max(0, (m_a / zeta + 1) / 2 - c) with c >= 0 as small as the simplex allows.
+        """
+        others = jnp.maximum((self.target(outcome_mean) / zeta + 1.0) / 2.0, 0.0)
+        projected = project_simplex(others)
+        fits = jnp.sum(others, axis=-1, keepdims=True) <= 1.0
+        return self.policy(2.0 * jnp.where(fits, others, projected) - 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FullVector(Surrogate):
+    """K actions, symmetric (section 5.2): targets Y(a) for every action, scores the softmax policy itself.
+
+    `centered` subtracts each row's mean over actions, which changes the squared loss only by a constant (shift
+    invariance) and the size of the numbers for the better; in the robust variant it decides what is extreme.
+    """
+
+    n_actions: int = 3
+    centered: bool = True
+    penalty_scale: ClassVar[float] = 0.5  # penalty = zeta / 2 (equivalence theorem, full vector)
+    welfare_factor: ClassVar[float] = 1.0  # W1 - W2 = R2 - R1 (welfare-risk corollary, K actions)
+
+    @property
+    def n_raw(self) -> int:
+        return self.n_actions
+
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        columns = jnp.asarray(outcomes)
+        return columns - jnp.mean(columns, axis=-1, keepdims=True) if self.centered else columns
+
+    def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
+        return jax.nn.softmax(raw, axis=-1)
+
+    def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
+        return jnp.asarray(scores)
+
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
+        return jnp.asarray(policy)
+
+    def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
+        """Euclidean projection of gamma / zeta on the simplex; it keeps the order of the coordinates."""
+        return project_simplex(outcome_mean / zeta)
+
+
+def project_simplex(points: Float[Table, "row action"]) -> Float[Array, "row action"]:
+    """Euclidean projection of each row on the simplex: max(points - c, 0) with c such that it sums to one."""
+    points = jnp.asarray(points)
+    points = points - jnp.max(points, axis=-1, keepdims=True)  # the same projection, and float32 keeps the 1 below
+    ordered = -jnp.sort(-points, axis=-1)
+    excess = jnp.cumsum(ordered, axis=-1) - 1.0
+    count = jnp.arange(1, points.shape[-1] + 1)
+    support = jnp.sum(ordered * count > excess, axis=-1, keepdims=True)
+    cut = jnp.take_along_axis(excess, support - 1, axis=-1) / support
+    return jnp.maximum(points - cut, 0.0)
