@@ -1,0 +1,69 @@
+"""Which devices a fit runs on, and the compilation cache.
+
+On a CPU, XLA does not spread many small products over cores; one JAX device a core does, so the member axis of
+a stack is sharded over them. JAX fixes its CPU devices at its first computation, so importing this module asks
+for one a core, unless JAX has computed before or was told a number; `GBPL_CPU_DEVICES=1` leaves it at one.
+Compiled functions are kept in `GBPL_CACHE_DIR` (a folder in the user's cache directory unless set; `off` for
+none) for the next process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+__all__ = ["DeviceName", "member_sharding", "resolve_devices", "shared_sharding"]
+
+DeviceName = Literal["auto", "cpu", "gpu"]
+
+
+def _prepare() -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = int(os.environ.get("GBPL_CPU_DEVICES", cores))
+    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if wanted > 1 and not told and jax.config.jax_num_cpu_devices < 1:  # type: ignore[attr-defined]
+        with suppress(RuntimeError):  # JAX is already running: use the devices it has
+            jax.config.update("jax_num_cpu_devices", wanted)
+    where = os.environ.get("GBPL_CACHE_DIR", str(Path.home() / ".cache" / "gbpl" / "jax"))
+    if where != "off" and jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
+        jax.config.update("jax_compilation_cache_dir", where)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[jax.Device]:
+    """The devices behind `"auto"` (a GPU if there is one), `"cpu"`, `"gpu"`, or a list of JAX devices."""
+    if isinstance(device, Sequence) and not isinstance(device, str) and all(isinstance(d, jax.Device) for d in device):
+        return list(device)
+    if not isinstance(device, str) or device not in ("auto", "cpu", "gpu"):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'gpu', got {device!r}")
+    try:
+        return list(jax.local_devices(backend=None if device == "auto" else device))
+    except RuntimeError as error:
+        raise ValueError(
+            f"device={device!r} is not to be had here: JAX sees {jax.devices()}; install gbpl[cuda] for an NVIDIA "
+            f"GPU, or use device='auto'"
+        ) from error
+
+
+def _mesh(devices: Sequence[jax.Device]) -> Mesh:
+    return Mesh(np.array(devices), ("member",))
+
+
+def member_sharding(devices: Sequence[jax.Device], axis: int = 0) -> NamedSharding:
+    """Spread array axis `axis` (the members) over the devices."""
+    return NamedSharding(_mesh(devices), PartitionSpec(*([None] * axis), "member"))
+
+
+def shared_sharding(devices: Sequence[jax.Device]) -> NamedSharding:
+    """A copy on every device: the table of rows."""
+    return NamedSharding(_mesh(devices), PartitionSpec())
+
+
+_prepare()

@@ -1,0 +1,477 @@
+"""fit_stack: the only training loop.
+
+It fits any number of members at once. Members sit in the slots of a compiled block of epochs; one that stops
+early gives its slot to the next, so that stopped members stop costing time and the shapes, hence the compiled
+function, stay the same. A member's result does not depend on its neighbours.
+
+The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from gbpl.devices import DeviceName, member_sharding, resolve_devices, shared_sharding
+from gbpl.models import ScoreModel
+from gbpl.priors import GaussianPrior
+from gbpl.progress import Progress
+from gbpl.stack import Member
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int
+
+__all__ = ["FitConfig", "NonFiniteLossError", "Objective", "StackFit", "fit_stack"]
+
+SLOTS_PER_CPU = 8  # more members at once fall out of the cache (measured: 160 against 110 GFLOP/s)
+WAVES = 6  # members a slot should see, where it can: slots stand empty only at the end of the last
+SLOTS_PER_GPU = 2048
+BLOCK_STEPS = 64  # steps between two looks at the host: few are wasted on members that stop, and looking is free
+EVALUATION_ROWS = 1024
+EMPTY = -1  # a slot without a member
+
+
+class Objective(Protocol):
+    """A loss per row of the raw output. Surrogates have it; so has any frozen object with these two names."""
+
+    @property
+    def n_raw(self) -> int: ...
+    def row_loss(self, raw: Array, target: Any, zeta: Array) -> Float[Array, " row"]: ...
+
+
+class NonFiniteLossError(FloatingPointError):
+    """A loss became infinite or not a number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitConfig:
+    """How members are trained: Adam, minibatches, early stopping on the validation loss.
+
+    An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size=None`
+    takes 128 and less for small samples. The weights kept are those of the epoch with the lowest validation loss.
+    """
+
+    learning_rate: float = 1e-3
+    batch_size: int | None = None
+    max_epochs: int = 200
+    patience: int = 10
+    clip_norm: float = 10.0
+    epoch_rows: int = 131_072
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "clip_norm"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a finite number > 0, got {getattr(self, name)}")
+        for name in ("max_epochs", "patience", "epoch_rows", "batch_size"):
+            value = getattr(self, name)
+            if value is None and name == "batch_size":
+                continue
+            if not (isinstance(value, int | np.integer) and value >= 1):
+                raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+
+    def batch_shape(self, n_train: int) -> tuple[int, int]:
+        """Steps an epoch and rows a step; the rows are dealt evenly, so no batch is a small remainder."""
+        rows = min(n_train, self.epoch_rows)
+        size = self.batch_size or max(8, min(128, n_train // 5))
+        steps = max(1, round(rows / size))
+        return steps, -(-rows // steps)
+
+    def optimizer(self) -> optax.GradientTransformation:
+        return optax.chain(optax.clip_by_global_norm(self.clip_norm), optax.adam(self.learning_rate))
+
+
+class _State(NamedTuple):
+    """Training state of the members in the slots; every array has the slot axis first."""
+
+    params: Any
+    optimizer: Any
+    best: Any
+    best_loss: Float[Array, " slot"]
+    best_epoch: Int[Array, " slot"]
+    epoch: Int[Array, " slot"]
+    stopped: Array
+
+
+class _Slot(NamedTuple):
+    """Constants of the members in the slots."""
+
+    zeta: Float[Array, " slot"]
+    penalty: Float[Array, " slot"]
+    validation: Int[Array, "slot chunk row"]
+    validation_weight: Float[Array, "slot chunk row"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StackFit:
+    """Fitted members: parameters with a leading member axis, and how each got there."""
+
+    members: tuple[Member, ...]
+    params: Any
+    validation_loss: tuple[Float[np.ndarray, " epoch"], ...]
+    train_loss: tuple[Float[np.ndarray, " epoch"], ...]
+    best_epoch: Int[np.ndarray, " member"]
+    best_loss: Float[np.ndarray, " member"]
+
+    def select(self, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> Any:
+        """Parameters of some members, in the order asked for."""
+        return jax.tree.map(lambda leaf: leaf[np.asarray(chosen)], self.params)
+
+    def find(self, **label: Any) -> list[int]:
+        """Numbers of the members whose label has these values."""
+        return [i for i, m in enumerate(self.members) if all(m.label.get(k) == v for k, v in label.items())]
+
+
+class _Batches:
+    """Batch order of one member, from its own seed: a pass without replacement, then the next."""
+
+    def __init__(self, member: Member, config: FitConfig) -> None:
+        self.rows = np.asarray(member.train, np.int32)
+        self.weights = None if member.weights is None else _mean_one(member.weights)
+        self.rng = np.random.default_rng(member.seed)
+        self.steps, self.size = config.batch_shape(len(self.rows))
+        self.per_epoch = min(len(self.rows), config.epoch_rows)
+        self.padding = self.steps * self.size - self.per_epoch
+        real = self._deal(np.ones((1, self.per_epoch), np.float32))
+        self.share = real / real.sum(axis=-1, keepdims=True)
+        self.order, self.used = self._shuffle(), 0
+
+    def _shuffle(self) -> Int[np.ndarray, " row"]:
+        return self.rng.permutation(np.arange(len(self.rows), dtype=np.int32))
+
+    def _deal(self, values: np.ndarray) -> np.ndarray:
+        """(epoch, row) dealt round to (epoch, step, batch), the last places filled with zeros."""
+        padded = np.pad(values, ((0, 0), (0, self.padding)))
+        return padded.reshape(-1, self.size, self.steps).transpose(0, 2, 1)
+
+    def draw(self, rows: Int[np.ndarray, "epoch step batch"], weight: Float[np.ndarray, "epoch step batch"]) -> None:
+        """Fill the row numbers and weights of the next epochs; a step's weights sum to one, or near it if weighted."""
+        position = np.empty((len(rows), self.per_epoch), np.int32)
+        for epoch in range(len(rows)):
+            if self.used + self.per_epoch > len(self.order):
+                self.order, self.used = self._shuffle(), 0
+            position[epoch] = self.order[self.used : self.used + self.per_epoch]
+            self.used += self.per_epoch
+        rows[:, :, self.size :] = weight[:, :, self.size :] = 0
+        rows[:, :, : self.size] = self._deal(self.rows[position])
+        weight[:, :, : self.size] = self.share
+        if self.weights is not None:
+            weight[:, :, : self.size] *= self._deal(self.weights[position])
+
+
+def _mean_one(weights: np.ndarray) -> Float[np.ndarray, " row"]:
+    return (np.asarray(weights, np.float64) / np.mean(weights)).astype(np.float32)
+
+
+def _squared_norm(params: Any) -> Array:
+    return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)), jnp.zeros(()))
+
+
+def _where(condition: Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+@partial(jax.jit, static_argnames=("model", "objective", "config", "stops"), donate_argnames="state")
+def _train_block(
+    state: _State,
+    slot: _Slot,
+    x: Float[Array, "row feature"],
+    target: Any,
+    rows: Int[Array, "epoch step slot batch"],
+    weight: Float[Array, "epoch step slot batch"],
+    *,
+    model: ScoreModel,
+    objective: Objective,
+    config: FitConfig,
+    stops: bool,
+) -> tuple[_State, Float[Array, "epoch slot"], Float[Array, "epoch slot"]]:
+    """A few epochs of every slot; returns the new state and the training and validation loss of each epoch."""
+    optimizer = config.optimizer()
+
+    def batch_loss(params: Any, batch: tuple[Array, Array], zeta: Array) -> Array:
+        numbers, weights = batch
+        wanted = jax.tree.map(lambda leaf: leaf[numbers], target)
+        return jnp.sum(weights * objective.row_loss(model.apply(params, x[numbers]), wanted, zeta))
+
+    def step(carry: tuple, batch: tuple, zeta: Array, penalty: Array) -> tuple[tuple, Array]:
+        params, moments = carry
+        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta) + penalty * _squared_norm(p))(params)
+        updates, moments = optimizer.update(gradient, moments, params)
+        params = optax.apply_updates(params, updates)
+        return (params, moments), loss
+
+    def validation_loss(params: Any, s: _Slot) -> Array:
+        return jax.lax.map(lambda part: batch_loss(params, part, s.zeta), (s.validation, s.validation_weight)).sum()
+
+    def epoch(state: _State, batches: tuple[Array, Array]) -> tuple[_State, tuple[Array, Array]]:
+        over_slots = jax.vmap(step)
+        (params, moments), train = jax.lax.scan(
+            lambda carry, batch: over_slots(carry, batch, slot.zeta, slot.penalty),
+            (state.params, state.optimizer),
+            batches,
+        )
+        if stops:
+            loss = jax.vmap(validation_loss)(params, slot)
+            improved = (loss < state.best_loss) & ~state.stopped
+        else:
+            loss = train.mean(0)
+            improved = ~state.stopped
+        best = jax.vmap(_where)(improved, params, state.best)
+        best_loss = jnp.where(improved, loss, state.best_loss)
+        number = state.epoch + 1
+        best_epoch = jnp.where(improved, number, state.best_epoch)
+        stopped = state.stopped | (number >= config.max_epochs)
+        if stops:
+            stopped = stopped | (number - best_epoch >= config.patience)
+        new = _State(params, moments, best, best_loss, best_epoch, number, stopped)
+        return new, (train.mean(0), loss)
+
+    state, (train, loss) = jax.lax.scan(epoch, state, (rows, weight))
+    return state, train, loss
+
+
+@partial(jax.jit, static_argnames=("model", "config", "n_features", "n_raw"))
+def _initial_state(
+    seeds: Array, occupied: Array, *, model: ScoreModel, config: FitConfig, n_features: int, n_raw: int
+) -> _State:
+    params = jax.vmap(lambda seed: model.init(jax.random.key(seed), n_features, n_raw))(seeds)
+    slots = seeds.shape[0]
+    return _State(
+        params=params,
+        optimizer=jax.vmap(config.optimizer().init)(params),
+        best=params,
+        best_loss=jnp.full(slots, jnp.inf),
+        best_epoch=jnp.zeros(slots, jnp.int32),
+        epoch=jnp.zeros(slots, jnp.int32),
+        stopped=~occupied,
+    )
+
+
+def fit_stack(
+    x: Float[np.ndarray, "row feature"],
+    target: Any,
+    members: Sequence[Member],
+    objective: Objective,
+    model: ScoreModel,
+    *,
+    config: FitConfig | None = None,
+    device: DeviceName | Sequence[jax.Device] = "auto",
+    progress: bool | None = None,
+) -> StackFit:
+    """Fit every member and keep its best weights.
+
+    `x` and `target` (an array, or any tree of arrays with the rows first) are shared; members name their rows.
+    Members whose epochs have the same number of steps train side by side.
+    """
+    config = config or FitConfig()
+    if not members:
+        raise ValueError("fit_stack needs at least one member, got none")
+    devices = resolve_devices(device)
+    data = (np.asarray(x, np.float32), jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), target))
+    groups: dict[tuple, list[int]] = {}
+    for number, member in enumerate(members):
+        groups.setdefault((config.batch_shape(len(member.train))[0], len(member.validation) > 0), []).append(number)
+    bar = Progress("fitting", len(members), show=progress)
+    finished: list[_Finished | None] = [None] * len(members)
+    try:
+        for numbers in groups.values():
+            group = _Group([members[i] for i in numbers], data, objective, model, config, devices)
+            for place, result in group.run(bar):
+                finished[numbers[place]] = result
+    finally:
+        bar.close()
+    done = [result for result in finished if result is not None]
+    return StackFit(
+        members=tuple(members),
+        params=jax.tree.map(lambda *leaves: np.stack(leaves), *[result.params for result in done]),
+        validation_loss=tuple(result.validation_loss for result in done),
+        train_loss=tuple(result.train_loss for result in done),
+        best_epoch=np.array([result.best_epoch for result in done]),
+        best_loss=np.array([result.best_loss for result in done]),
+    )
+
+
+class _Finished(NamedTuple):
+    params: Any
+    best_epoch: int
+    best_loss: float
+    train_loss: Float[np.ndarray, " epoch"]
+    validation_loss: Float[np.ndarray, " epoch"]
+
+
+class _Group:
+    """Members of one shape, passed through the slots of one compiled block."""
+
+    def __init__(
+        self,
+        members: list[Member],
+        data: tuple[np.ndarray, Any],
+        objective: Objective,
+        model: ScoreModel,
+        config: FitConfig,
+        devices: list[jax.Device],
+    ) -> None:
+        self.members, self.config = members, config
+        self.objective, self.model = objective, model
+        self.batches: dict[int, _Batches] = {}  # of the members now seated
+        shapes = [config.batch_shape(len(member.train)) for member in members]
+        self.steps, self.size = shapes[0][0], max(size for _, size in shapes)
+        self.epochs = max(1, min(config.max_epochs, round(BLOCK_STEPS / self.steps)))
+        self.stops = len(members[0].validation) > 0
+        longest = max(min(len(m.validation), config.epoch_rows // 4) for m in members)
+        self.chunk = max(1, min(longest, EVALUATION_ROWS))
+        self.chunks = -(-longest // self.chunk) if longest else 0
+        self.devices = devices[: len(members)]
+        self.data = jax.device_put(data, shared_sharding(self.devices))
+        if devices[0].platform == "cpu":
+            fewest = min(len(members), 2 * len(self.devices))
+            self.slots = self._round(min(max(fewest, len(members) // WAVES), SLOTS_PER_CPU * len(self.devices)))
+        else:
+            self.slots = self._round(min(len(members), SLOTS_PER_GPU * len(self.devices)))
+        self.losses: list[list[np.ndarray]] = [[] for _ in members]
+        self.trains: list[list[np.ndarray]] = [[] for _ in members]
+
+    def _round(self, count: int) -> int:
+        return -(-count // len(self.devices)) * len(self.devices)
+
+    def _put(self, tree: Any, axis: int = 0) -> Any:
+        return jax.device_put(tree, member_sharding(self.devices, axis))
+
+    def _constants(self, seated: list[int]) -> _Slot:
+        members = [self.members[max(number, 0)] for number in seated]
+        rows = np.zeros((len(members), self.chunks * self.chunk), np.int32)
+        weight = np.zeros(rows.shape, np.float32)
+        limit = self.config.epoch_rows // 4
+        for place, member in enumerate(members):
+            kept = np.arange(len(member.validation))
+            if len(kept) > limit:
+                kept = np.random.default_rng(member.seed).choice(kept, limit, replace=False)
+            given = np.ones(len(kept)) if member.validation_weights is None else member.validation_weights[kept]
+            rows[place, : len(kept)] = member.validation[kept]
+            weight[place, : len(kept)] = given / max(given.sum(), 1e-30)
+        shape = (len(members), self.chunks, self.chunk)
+        penalty = [GaussianPrior(m.prior_sd).penalty_scale(m.eta, len(m.train)) for m in members]
+        constants = {
+            "zeta": np.array([m.zeta for m in members], np.float32),
+            "penalty": np.array(penalty, np.float32),
+            "validation": rows.reshape(shape),
+            "validation_weight": weight.reshape(shape),
+        }
+        return _Slot(**self._put(constants))
+
+    def _fresh(self, seated: list[int]) -> _State:
+        seeds = np.array([self.members[max(number, 0)].seed % 2**32 for number in seated], np.uint32)
+        occupied = np.array([number != EMPTY for number in seated])
+        return _initial_state(
+            *self._put((seeds, occupied)),
+            model=self.model,
+            config=self.config,
+            n_features=self.data[0].shape[1],
+            n_raw=self.objective.n_raw,
+        )
+
+    def _draw(self, seated: list[int], places: Sequence[int], drawn: tuple[np.ndarray, np.ndarray]) -> None:
+        """Draw the next epochs' batches of the members in some places."""
+        for place in places:
+            if seated[place] != EMPTY:
+                if seated[place] not in self.batches:
+                    self.batches[seated[place]] = _Batches(self.members[seated[place]], self.config)
+                self.batches[seated[place]].draw(drawn[0][:, :, place], drawn[1][:, :, place])
+
+    def _empty_batches(self, slots: int) -> tuple[np.ndarray, np.ndarray]:
+        shape = (self.epochs, self.steps, slots, self.size)
+        return np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+
+    def run(self, bar: Progress) -> Iterator[tuple[int, _Finished]]:
+        """Yield (place in the group, result) as members finish."""
+        queue = deque(range(len(self.members)))
+        seated = [queue.popleft() if queue else EMPTY for _ in range(self.slots)]
+        state, constants, drawn = self._fresh(seated), self._constants(seated), self._empty_batches(len(seated))
+        self._draw(seated, range(self.slots), drawn)
+        idle = [number == EMPTY for number in seated]
+        done = 0
+        while not all(idle):
+            started = time.monotonic()
+            rows, weight = self._put(drawn, axis=2)
+            state, train, loss = _train_block(
+                state, constants, *self.data, rows, weight,
+                model=self.model, objective=self.objective, config=self.config, stops=self.stops,
+            )  # fmt: skip
+            drawn = self._empty_batches(len(seated))  # device_put may still read the old ones
+            self._draw(seated, range(len(seated)), drawn)  # while the block runs
+            self._record(seated, idle, np.asarray(train), np.asarray(loss))
+            idle = list(np.asarray(state.stopped))
+            leaving = [p for p, number in enumerate(seated) if number != EMPTY and idle[p]]
+            if len(leaving) >= (1 if len(seated) <= 64 else len(seated) // 4) or (leaving and all(idle)):
+                host = jax.tree.map(np.array, state)
+                for place in leaving:
+                    yield seated[place], self._finish(seated[place], place, host)
+                    del self.batches[seated[place]]
+                    seated[place] = queue.popleft() if queue else EMPTY
+                done += len(leaving)
+                self._seat(host, seated, leaving)
+                self._draw(seated, leaving, drawn)  # the others keep what they drew
+                kept = self._tail(seated, time.monotonic() - started)
+                drawn = (drawn[0][:, :, kept], drawn[1][:, :, kept])
+                seated = [seated[place] for place in kept]
+                idle = [number == EMPTY for number in seated]
+                state = self._put(jax.tree.map(lambda leaf, kept=kept: leaf[kept], host))
+                constants = self._constants(seated)
+            bar.update(done, "members")
+
+    def _seat(self, host: _State, seated: list[int], places: list[int]) -> None:
+        """Give freed places their new members, in the copy of the state held on the host."""
+        if any(seated[place] != EMPTY for place in places):
+            fresh = jax.tree.map(np.asarray, self._fresh(seated))
+            for place in places:
+                jax.tree.map(lambda old, new, place=place: old.__setitem__(place, new[place]), host, fresh)
+        for place in places:
+            host.stopped[place] = seated[place] == EMPTY
+
+    def _tail(self, seated: list[int], seconds: float) -> list[int]:
+        """Places to keep: fewer once the tail of slow members is worth compiling a smaller block for."""
+        active = [place for place, number in enumerate(seated) if number != EMPTY]
+        smaller = self._round(-(-self.slots // 3))
+        blocks_left = self.config.patience / self.epochs
+        if len(active) <= smaller < len(seated) and seconds * blocks_left > 1.0:
+            return (active + [place for place, number in enumerate(seated) if number == EMPTY])[:smaller]
+        return list(range(len(seated)))
+
+    def _record(self, seated: list[int], idle: list[bool], train: np.ndarray, loss: np.ndarray) -> None:
+        bad = []
+        for place, number in enumerate(seated):
+            if idle[place]:
+                continue
+            self.trains[number].append(train[:, place])
+            self.losses[number].append(loss[:, place])
+            if not (np.isfinite(train[:, place]).all() and np.isfinite(loss[:, place]).all()):
+                bad.append(str(dict(self.members[number].label) or f"seed {self.members[number].seed}"))
+        if bad:
+            raise NonFiniteLossError(
+                f"the loss is not finite for {len(bad)} member(s): {', '.join(bad[:5])}{', ...' * (len(bad) > 5)}. "
+                f"Nothing was kept. Try a smaller learning_rate (now {self.config.learning_rate}) or clip_norm (now "
+                f"{self.config.clip_norm}), and look for extreme outcomes: a robust surrogate (huber=...) bounds what "
+                f"one row can do."
+            )
+
+    def _finish(self, number: int, place: int, host: _State) -> _Finished:
+        epochs = int(host.epoch[place])
+        last = min(epochs, self.config.max_epochs)
+        if self.stops:
+            last = min(last, int(host.best_epoch[place]) + self.config.patience)
+        return _Finished(
+            params=jax.tree.map(lambda leaf: leaf[place].copy(), host.best),
+            best_epoch=int(host.best_epoch[place]),
+            best_loss=float(host.best_loss[place]),
+            train_loss=np.concatenate(self.trains[number])[:last],
+            validation_loss=np.concatenate(self.losses[number])[:last] if self.stops else np.empty(0),
+        )
