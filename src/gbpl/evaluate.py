@@ -1,0 +1,92 @@
+"""Scores and policies of fitted members (or posterior draws, which are members) on any number of rows.
+
+Rows pass in blocks of fixed shape, so memory stays bounded, compiled functions are reused whatever the number of
+rows, and a row's result does not depend on the rows beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gbpl.models import ScoreModel
+from gbpl.surrogates import Surrogate, project_simplex
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+__all__ = ["combined_policy", "member_policies"]
+
+BLOCK = 2048
+
+
+def _blocks(x: Float[np.ndarray, "row feature"]) -> Iterator[tuple[slice, Float[np.ndarray, "block feature"]]]:
+    """Row slices and their features, padded to a power of two so that few shapes are ever compiled."""
+    size = min(BLOCK, max(64, 1 << (len(x) - 1).bit_length()))
+    for start in range(0, len(x), size):
+        part = np.asarray(x[start : start + size], np.float32)
+        yield slice(start, start + len(part)), np.pad(part, ((0, size - len(part)), (0, 0)))
+
+
+def _over_rows(
+    compute: Callable[[Array], Array], x: Float[np.ndarray, "row feature"], axis: int
+) -> Float[np.ndarray, "..."]:
+    """Apply to blocks of rows and join along the row axis of the result."""
+    out: np.ndarray | None = None
+    for rows, part in _blocks(x):
+        result = np.asarray(compute(jnp.asarray(part)))
+        if out is None:
+            shape = list(result.shape)
+            shape[axis] = len(x)
+            out = np.empty(shape, result.dtype)
+        index = [slice(None)] * result.ndim
+        index[axis] = slice(0, rows.stop - rows.start)
+        place = [slice(None)] * result.ndim
+        place[axis] = rows
+        out[tuple(place)] = result[tuple(index)]
+    assert out is not None
+    return out
+
+
+@partial(jax.jit, static_argnames=("model", "surrogate"))
+def _policies(params: Any, x: Array, *, model: ScoreModel, surrogate: Surrogate) -> Float[Array, "member row action"]:
+    return jax.vmap(lambda p: surrogate.policy(surrogate.scores(model.apply(p, x))))(params)
+
+
+@partial(jax.jit, static_argnames=("model", "surrogate"))
+def _combined(
+    params: Any, weights: Array, x: Array, *, model: ScoreModel, surrogate: Surrogate
+) -> Float[Array, "row action"]:
+    policies = _policies(params, x, model=model, surrogate=surrogate)
+    uniform = 1.0 / surrogate.n_actions
+    return project_simplex(uniform + jnp.tensordot(weights, policies - uniform, axes=1))
+
+
+def member_policies(
+    model: ScoreModel, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
+) -> Float[np.ndarray, "member row action"]:
+    """Policy of every member on every row."""
+    device_params = jax.device_put(params)
+    return _over_rows(lambda part: _policies(device_params, part, model=model, surrogate=surrogate), x, axis=1)
+
+
+def combined_policy(
+    model: ScoreModel,
+    surrogate: Surrogate,
+    params: Any,
+    weights: Float[np.ndarray, " member"],
+    x: Float[np.ndarray, "row feature"],
+) -> Float[np.ndarray, "row action"]:
+    """Weighted policy of many members: the simplex projection of 1/K + sum_m weight_m (delta_m - 1/K).
+
+    With weights that sum to one it is their mixture. The projection keeps the order of the actions.
+    """
+    device_params, device_weights = jax.device_put((params, np.asarray(weights, np.float32)))
+    return _over_rows(
+        lambda part: _combined(device_params, device_weights, part, model=model, surrogate=surrogate), x, axis=0
+    )

@@ -1,0 +1,133 @@
+"""The zeta path: welfare out of fold at each zeta, and what to make of it (sections 4.2 and 9).
+
+zeta is judged by welfare, never by the surrogate loss: the loss has the term |t|^2 / (2 zeta) that favours large
+zeta whatever the fit (Proposition on the decomposition). Welfare out of fold is a noisy judge too; `average` says
+so by giving each zeta the probability that it is the best one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gbpl.welfare import deterministic
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from gbpl.surrogates import Surrogate
+
+__all__ = ["AUTO_PATH", "OutOfFold", "ZetaPath", "average_weights", "select_weights"]
+
+AUTO_PATH = (10.0, 3.0, 1.0, 0.1, 0.001)  # in units of the outcome scale: regression end to direct-welfare end
+DRAWS = 4000
+
+
+class OutOfFold:
+    """Adds up, in one pass over the rows, what each zeta's policy is worth to rows its member did not train on."""
+
+    def __init__(self, zetas: Float[np.ndarray, " zeta"], surrogate: Surrogate) -> None:
+        self.zetas, self.surrogate = zetas, surrogate
+        count = len(zetas)
+        self.level: float | None = None  # taken off the outcomes, so that a large common level costs no digits
+        self.total = self.total_squares = 0.0
+        self.rule, self.rule_squares = np.zeros(count), np.zeros(count)
+        self.products = np.zeros((count, count))
+        self.randomized, self.penalty, self.spread = np.zeros(count), np.zeros(count), np.zeros(count)
+
+    def add(
+        self,
+        policies: Float[np.ndarray, "zeta row action"],
+        outcomes: Float[np.ndarray, "row action"],
+        sample_weight: Float[np.ndarray, " row"] | None,
+    ) -> None:
+        """Policies of every zeta on some rows, beside the outcomes and weights of those rows."""
+        weight = np.ones(len(outcomes)) if sample_weight is None else sample_weight
+        rows = np.arange(len(outcomes))
+        if self.level is None:
+            self.level = float(np.mean(outcomes, dtype=np.float64))
+        outcomes = outcomes - self.level
+        gained = np.stack([outcomes[rows, deterministic(policy)] for policy in policies]).astype(np.float64)
+        self.total += weight.sum()
+        self.total_squares += (weight**2).sum()
+        self.rule += gained @ weight
+        self.rule_squares += gained @ weight**2
+        self.products += (gained * weight**2) @ gained.T
+        self.randomized += np.einsum("zra,ra,r->z", policies, outcomes, weight)
+        scores = np.asarray(self.surrogate.scores_of_policy(policies), np.float64)
+        self.penalty += np.sum(scores**2, axis=2) @ weight
+        self.spread += np.sum((policies - 1.0 / policies.shape[2]) ** 2, axis=2) @ weight
+
+    def path(self) -> ZetaPath:
+        """Means over the judged rows, and the covariance of the mean welfares, sum w^2 (v - V)(v - V)' / (sum w)^2."""
+        welfare = self.rule / self.total
+        cross = np.outer(self.rule_squares, welfare)
+        covariance = self.products - cross - cross.T + self.total_squares * np.outer(welfare, welfare)
+        covariance /= self.total**2
+        best = int(np.argmax(welfare))
+        difference = np.diag(covariance) + covariance[best, best] - 2.0 * covariance[best]
+        randomized = self.randomized / self.total + (self.level or 0.0)
+        return ZetaPath(
+            zeta=self.zetas,
+            welfare=welfare + (self.level or 0.0),
+            welfare_se=np.sqrt(np.maximum(np.diag(covariance), 0.0)),
+            shortfall=welfare[best] - welfare,
+            shortfall_se=np.sqrt(np.maximum(difference, 0.0)),
+            randomized_welfare=randomized,
+            penalized_welfare=randomized - self.surrogate.penalty_scale * self.zetas * self.penalty / self.total,
+            size=np.sqrt(self.spread / self.total),
+            covariance=covariance,
+            weight=np.zeros(len(self.zetas)),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ZetaPath:
+    """A row a zeta, out of fold.
+
+    `welfare` is that of the deterministic rule, with its standard error; `shortfall` what it lacks to the best,
+    with the standard error of that paired difference; `randomized_welfare` and `penalized_welfare` speak of the
+    randomized policy; `size` is the root mean square distance of the policy from uniform; `weight` is what the
+    zeta counts in the fitted policy.
+    """
+
+    zeta: Float[np.ndarray, " zeta"]
+    welfare: Float[np.ndarray, " zeta"]
+    welfare_se: Float[np.ndarray, " zeta"]
+    shortfall: Float[np.ndarray, " zeta"]
+    shortfall_se: Float[np.ndarray, " zeta"]
+    randomized_welfare: Float[np.ndarray, " zeta"]
+    penalized_welfare: Float[np.ndarray, " zeta"]
+    size: Float[np.ndarray, " zeta"]
+    weight: Float[np.ndarray, " zeta"]
+    covariance: Float[np.ndarray, "zeta zeta"]
+
+    def to_dict(self) -> dict[str, Float[np.ndarray, " zeta"]]:
+        """Columns by name, as `pandas.DataFrame` or `polars.DataFrame` take them."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "covariance"}
+
+    def __str__(self) -> str:
+        columns = self.to_dict()
+        lines = [" ".join(f"{name:>18}" for name in columns)]
+        lines += [" ".join(f"{value:18.5g}" for value in row) for row in zip(*columns.values(), strict=True)]
+        return "\n".join(lines)
+
+
+def select_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
+    """All weight on the zeta of highest welfare out of fold."""
+    return np.eye(len(path.zeta))[int(np.argmax(path.welfare))]
+
+
+def average_weights(path: ZetaPath, *, seed: int = 0) -> Float[np.ndarray, " zeta"]:
+    """Probability that each zeta is the best, given the noise of welfare out of fold.
+
+    The welfares are taken as jointly normal around their means with the covariance of the rows (the large-sample
+    form of the Bayesian bootstrap), so zetas that make the same decisions share their weight.
+    """
+    rng = np.random.default_rng(seed)
+    values, vectors = np.linalg.eigh(path.covariance)  # rounding may leave some a little below zero
+    root = vectors * np.sqrt(np.maximum(values, 1e-9 * np.maximum(values.max(), 0.0) + 1e-30))
+    draws = path.welfare + rng.standard_normal((DRAWS, len(path.zeta))) @ root.T
+    return np.bincount(np.argmax(draws, axis=1), minlength=len(path.zeta)) / DRAWS

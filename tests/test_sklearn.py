@@ -1,0 +1,200 @@
+"""GBPLNet is a scikit-learn estimator: its conformance suite, and the tools that work on any estimator."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from gbpl import MLP, Binary, FitConfig, GBPLNet
+
+ROWS = 60
+
+
+def small(**changes: Any) -> GBPLNet:
+    given = {"zeta": 1.0, "committee": 2, "model": MLP(hidden=(4,)), "fit_config": FitConfig(max_epochs=2)}
+    return GBPLNet(**{**given, "random_state": 0, "device": "cpu", "progress": False, **changes})
+
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(ROWS, 3))
+Y = 0.3 * RNG.normal(size=(ROWS, 2))
+Y[:, 1] += X[:, 0]
+Y4 = RNG.normal(size=(ROWS, 4))
+WEIGHT = RNG.uniform(0.5, 2.0, ROWS)
+
+
+# -- the conformance suite --------------------------------------------------------------------------------
+
+# As for scikit-learn's own bagging and boosting: rows are dealt to folds and batches at random, and a row dealt
+# twice is not a row of weight two. What does hold, weight zero and the ratios, test_estimator.py checks.
+EXPECTED = {"check_sample_weight_equivalence_on_dense_data": "sample_weight is not equivalent to repeating rows"}
+
+
+def expected(estimator: GBPLNet) -> dict[str, str]:
+    return EXPECTED
+
+
+@parametrize_with_checks([small()], expected_failed_checks=expected)
+def test_conforms(estimator: GBPLNet, check: Any) -> None:
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([small(committee=None, zeta="auto")], expected_failed_checks=expected)
+def test_one_network_conforms(estimator: GBPLNet, check: Any) -> None:
+    check(estimator)
+
+
+def test_one_check_is_expected_to_fail_and_none_left_out() -> None:
+    drawn = list(estimator_checks_generator(small(), legacy=True, expected_failed_checks=EXPECTED, mark="xfail"))
+    assert len(drawn) >= 45
+    assert sum(hasattr(item, "marks") for item in drawn) == 1  # what is expected to fail carries a mark
+    assert has_fit_parameter(small(), "sample_weight")
+    tags = get_tags(small())
+    assert tags.requires_fit
+    assert tags.target_tags.required
+    assert tags.target_tags.multi_output
+    dodged = {
+        "_skip_test": tags._skip_test,
+        "no_validation": tags.no_validation,
+        "allow_nan": tags.input_tags.allow_nan,
+    }
+    assert not any(dodged.values()), dodged
+    assert not tags.non_deterministic
+
+
+# -- parameters -------------------------------------------------------------------------------------------
+
+
+def test_parameters_go_in_and_out() -> None:
+    config, model, surrogate = FitConfig(max_epochs=1), MLP(hidden=(3,)), Binary(huber=2.0)
+    given = {
+        "zeta": [1.0, 0.1], "eta": 2.0, "prior_sd": 0.5, "surrogate": surrogate, "model": model, "committee": 3,
+        "validation_fraction": 0.3, "actions": ["a", "b"], "fit_config": config, "random_state": 4, "device": "cpu",
+        "progress": False,
+    }  # fmt: skip
+    policy = GBPLNet(**given)
+    assert policy.get_params() == given
+    assert GBPLNet().set_params(**given).get_params() == given
+    assert clone(policy).get_params() == given
+    assert policy.get_params()["zeta"] is given["zeta"]  # stored, not copied: __init__ does nothing else
+    with pytest.raises(ValueError, match="Invalid parameter 'zetta'"):
+        policy.set_params(zetta=1.0)
+
+
+def test_parameters_are_keywords() -> None:
+    with pytest.raises(TypeError):
+        GBPLNet(1.0)  # type: ignore[misc]
+
+
+def test_nothing_is_checked_before_fit() -> None:
+    wrong = GBPLNet(zeta=-1.0, committee="many", model=3)
+    assert clone(wrong).get_params() == wrong.get_params()
+    with pytest.raises(ValueError, match="zeta"):
+        wrong.fit(X, Y)
+
+
+def test_a_clone_is_not_fitted() -> None:
+    policy = small(actions=["wait", "treat"]).fit(X, Y)
+    again = clone(policy)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(again)
+    assert_array_equal(again.fit(X, Y).predict_proba(X), policy.predict_proba(X))
+
+
+def test_repr_shows_what_was_changed() -> None:
+    assert repr(GBPLNet(zeta=0.5, committee=None)) == "GBPLNet(committee=None, zeta=0.5)"
+
+
+# -- tools ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcomes", [Y, Y4, Y[:, 1]], ids=["two", "four", "gap"])
+def test_cross_val_score_is_welfare_on_each_part(outcomes: np.ndarray) -> None:
+    parts = KFold(3)
+    table = outcomes if outcomes.ndim == 2 else np.column_stack([np.zeros(ROWS), outcomes])
+    expected = []
+    for train, test in parts.split(X):
+        chosen = small().fit(X[train], outcomes[train]).predict(X[test])
+        expected.append(np.mean([table[row, action] for row, action in zip(test, chosen, strict=True)]))
+    assert_allclose(cross_val_score(small(), X, outcomes, cv=parts), expected)
+
+
+def test_cross_validate_and_cross_val_predict() -> None:
+    found = cross_validate(small(), X, Y, cv=2, return_train_score=True, error_score="raise")
+    assert np.isfinite(found["test_score"]).all()
+    assert np.isfinite(found["train_score"]).all()
+    decided = cross_val_predict(small(actions=["wait", "treat"]), X, Y, cv=2)
+    assert decided.shape == (ROWS,)
+    assert set(decided) <= {"wait", "treat"}
+
+
+@pytest.mark.parametrize("outcomes", [Y, Y4], ids=["two", "four"])
+def test_grid_search(outcomes: np.ndarray) -> None:
+    search = GridSearchCV(small(), {"prior_sd": [0.01, 1.0], "zeta": [0.1, "auto"]}, cv=2, error_score="raise")
+    search.fit(X, outcomes)
+    assert len(search.cv_results_["mean_test_score"]) == 4
+    by_hand = cross_val_score(small(**search.best_params_), X, outcomes, cv=2).mean()
+    assert_allclose(search.best_score_, by_hand)
+    assert search.best_score_ == search.cv_results_["mean_test_score"].max()
+    assert_array_equal(search.predict(X), small(**search.best_params_).fit(X, outcomes).predict(X))
+    assert_allclose(search.score(X, outcomes), search.best_estimator_.score(X, outcomes))
+
+
+def test_pipeline() -> None:
+    pipeline = make_pipeline(StandardScaler(), small()).fit(100.0 * X + 5000.0, Y)
+    alone = small().fit(X, Y)
+    assert_allclose(pipeline.predict_proba(100.0 * X + 5000.0), alone.predict_proba(X), atol=1e-3)
+    assert_allclose(pipeline.score(100.0 * X + 5000.0, Y), alone.score(X, Y))
+    assert pipeline.decision_function(X).shape == (ROWS,)
+
+
+def test_pipeline_of_frames() -> None:
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), small())
+    pipeline.fit(frame, pd.DataFrame(Y, columns=["wait", "treat"]))
+    assert pipeline[-1].feature_names_in_.tolist() == ["a", "b", "c"]
+    assert set(pipeline.predict(frame)) <= {"wait", "treat"}
+
+
+def test_pipeline_passes_weights_and_parameters() -> None:
+    pipeline = Pipeline([("scale", StandardScaler()), ("policy", small())])
+    pipeline.set_params(policy__zeta=0.5).fit(X, Y, policy__sample_weight=WEIGHT)
+    scaled = StandardScaler().fit_transform(X)
+    alone = small(zeta=0.5).fit(scaled, Y, sample_weight=WEIGHT)
+    assert_array_equal(pipeline["policy"].predict_proba(scaled), alone.predict_proba(scaled))
+    search = GridSearchCV(pipeline, {"policy__prior_sd": [0.1, 1.0]}, cv=2, error_score="raise").fit(X, Y)
+    assert search.best_params_["policy__prior_sd"] in (0.1, 1.0)
+
+
+def test_weights_are_routed() -> None:
+    with config_context(enable_metadata_routing=True):
+        policy = small().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        parts = KFold(2)
+        found = cross_validate(policy, X, Y, cv=parts, params={"sample_weight": WEIGHT}, error_score="raise")
+    expected = []
+    for train, test in parts.split(X):
+        fitted = small().fit(X[train], Y[train], sample_weight=WEIGHT[train])
+        expected.append(fitted.score(X[test], Y[test], sample_weight=WEIGHT[test]))
+    assert_allclose(found["test_score"], expected)
+
+
+def test_pickle_of_a_pipeline() -> None:
+    pipeline = make_pipeline(StandardScaler(), small()).fit(X, Y)
+    again = pickle.loads(pickle.dumps(pipeline))
+    assert_array_equal(again.predict_proba(X), pipeline.predict_proba(X))
+    assert_array_equal(again.predict(X), pipeline.predict(X))
