@@ -200,7 +200,7 @@ def test_batches_of_large_samples_cross_epochs_without_repeating():
 def test_batch_size_adapts(n, most):
     steps, size = FitConfig().batch_shape(n)
     assert steps >= 2
-    assert size <= 1.05 * most  # dealt evenly: a few rows more rather than a small last batch
+    assert size <= most
     assert steps * size >= min(n, FitConfig().epoch_rows)
 
 

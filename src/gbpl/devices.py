@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["DeviceName", "member_sharding", "resolve_devices", "shared_sharding"]
+__all__ = ["DeviceName", "aligned_empty", "as_aligned", "member_sharding", "resolve_devices", "shared_sharding"]
 
 DeviceName = Literal["auto", "cpu", "gpu"]
 
@@ -64,6 +64,24 @@ def member_sharding(devices: Sequence[jax.Device], axis: int = 0) -> NamedShardi
 def shared_sharding(devices: Sequence[jax.Device]) -> NamedSharding:
     """A copy on every device: the table of rows."""
     return NamedSharding(_mesh(devices), PartitionSpec())
+
+
+def aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
+    """An empty float32 array that all CPU devices can read in place: XLA shares host memory aligned to 64 bytes."""
+    size = 4 * int(np.prod(shape))
+    raw = np.empty(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(np.float32).reshape(shape)
+
+
+def as_aligned(values: np.ndarray) -> np.ndarray:
+    """The values as float32 in memory that devices can share, copied only if they are not."""
+    given = np.asarray(values)
+    if given.dtype == np.float32 and given.flags.c_contiguous and given.ctypes.data % 64 == 0:
+        return given
+    out = aligned_empty(given.shape)
+    out[...] = given
+    return out
 
 
 _prepare()

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gbpl.devices import resolve_devices
+from gbpl.devices import aligned_empty, resolve_devices
 from gbpl.evaluate import combined_policy, member_policies
 from gbpl.feedback import FullFeedback, Standardizer, align_outcomes, check_features, check_outcomes, check_weights
 from gbpl.fit import FitConfig, StackFit, fit_stack
@@ -44,13 +44,17 @@ def _scaled_target(
     surrogate: Surrogate, outcomes: Float[np.ndarray, "row action"], scale: float
 ) -> Float[np.ndarray, "row score"]:
     """Target of outcomes / scale. Rows are centred first: the loss is the same, and float32 keeps its digits."""
-    out = np.empty((len(outcomes), surrogate.n_actions), np.float32)
+    target = None
     for start in range(0, len(outcomes), JUDGED_AT_A_TIME):
         part = np.asarray(outcomes[start : start + JUDGED_AT_A_TIME], np.float64)
         if getattr(surrogate, "centered", True):
             part = part - part.mean(axis=1, keepdims=True)
-        out[start : start + JUDGED_AT_A_TIME] = part / scale
-    return np.asarray(surrogate.target(out))
+        block = np.asarray(surrogate.target((part / scale).astype(np.float32)))
+        if target is None:
+            target = aligned_empty((len(outcomes), block.shape[1]))
+        target[start : start + JUDGED_AT_A_TIME] = block
+    assert target is not None
+    return target
 
 
 class GBPLNet(BaseEstimator):

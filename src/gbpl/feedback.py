@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_array
 
+from gbpl.devices import aligned_empty
+
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
@@ -231,7 +233,7 @@ class Standardizer:
         return cls(np.asarray(mean), np.where(constant, 1.0, spread))
 
     def apply(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row feature"]:
-        out = np.empty(x.shape, np.float32)
+        out = aligned_empty(x.shape)
         for start in range(0, len(x), CHUNK):
             out[start : start + CHUNK] = (x[start : start + CHUNK] - self.mean) / self.scale
         return out

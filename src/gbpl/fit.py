@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gbpl.devices import DeviceName, member_sharding, resolve_devices, shared_sharding
+from gbpl.devices import DeviceName, as_aligned, member_sharding, resolve_devices, shared_sharding
 from gbpl.models import ScoreModel
 from gbpl.priors import GaussianPrior
 from gbpl.progress import Progress
@@ -57,8 +57,9 @@ class NonFiniteLossError(FloatingPointError):
 class FitConfig:
     """How members are trained: Adam, minibatches, early stopping on the validation loss.
 
-    An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size=None`
-    takes 128 and less for small samples. The weights kept are those of the epoch with the lowest validation loss.
+    An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size` is the most
+    rows a step takes; None means 128, and less for small samples. The weights kept are those of the epoch with the
+    lowest validation loss.
     """
 
     learning_rate: float = 1e-3
@@ -83,7 +84,7 @@ class FitConfig:
         """Steps an epoch and rows a step; the rows are dealt evenly, so no batch is a small remainder."""
         rows = min(n_train, self.epoch_rows)
         size = self.batch_size or max(8, min(128, n_train // 5))
-        steps = max(1, round(rows / size))
+        steps = -(-rows // size)
         return steps, -(-rows // steps)
 
     def optimizer(self) -> optax.GradientTransformation:
@@ -276,7 +277,7 @@ def fit_stack(
     if not members:
         raise ValueError("fit_stack needs at least one member, got none")
     devices = resolve_devices(device)
-    data = (np.asarray(x, np.float32), jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), target))
+    data = jax.tree.map(as_aligned, (x, target))
     groups: dict[tuple, list[int]] = {}
     for number, member in enumerate(members):
         groups.setdefault((config.batch_shape(len(member.train))[0], len(member.validation) > 0), []).append(number)

@@ -1,0 +1,32 @@
+"""What the README says is what happens."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_code_blocks_run(capsys):
+    namespace = {}
+    assert len(blocks("python")) >= 2
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), namespace)
+    welfare = float(capsys.readouterr().out.splitlines()[0])
+    assert welfare > namespace["Y"].mean(axis=0).max(), "the learned rule beats every single action"
+
+
+def test_first_block_is_ten_lines():
+    code = [line for line in blocks("python")[0].splitlines() if line.strip()]
+    assert len(code) <= 10
+
+
+def test_exactly_two_setup_commands_and_ci_runs_the_second():
+    commands = [line for block in blocks("sh") for line in block.splitlines()]
+    assert len(commands) == 2
+    assert commands[0].endswith("gbpl demo")
+    assert commands[1] in (ROOT / ".ci" / "run").read_text().splitlines()
