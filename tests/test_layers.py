@@ -20,6 +20,7 @@ LAYERS = (
     ("fit", "evaluate"),
     ("zeta", "nuisance", "eta", "posteriors", "baselines"),
     ("decisions", "bounds"),
+    ("posterior",),
     ("estimator",),
     ("persistence", "plots", "report", "datasets", "cli", "__main__"),
     ("paper",),

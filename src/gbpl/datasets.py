@@ -1,7 +1,7 @@
 """Simulated designs with known truth.
 
-The binary designs of the paper (its appendix on experimental details): ten standard normal features, two actions,
-standard normal noise on both outcomes. Each knows its conditional means, so regret can be had exactly.
+The designs of the paper: its binary ones (appendix on experimental details) and the one-dimensional example of its
+posterior visualization. Each knows its conditional means, so regret can be had exactly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["BinaryDesign", "Sample"]
+__all__ = ["BinaryDesign", "OneDimensionalDesign", "Sample"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,3 +74,24 @@ class BinaryDesign:
         low = self.baseline(x)
         mean = np.column_stack([low, low + self.effect(x)])
         return Sample(x, mean + rng.standard_normal((n, 2)), mean)
+
+
+@dataclass(frozen=True, slots=True)
+class OneDimensionalDesign:
+    """The paper's posterior example: X uniform on [-2.5, 2.5], tau(x) = 1.2 sin(x), noise of sd 0.6.
+
+    >>> OneDimensionalDesign().effect(np.array([[0.0]]))
+    array([0.])
+    """
+
+    def effect(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " row"]:
+        """tau(x) = 1.2 sin(x)."""
+        return 1.2 * np.sin(x[:, 0])
+
+    def sample(self, n: int, *, seed: int) -> Sample:
+        """Draw n independent rows."""
+        rng = np.random.default_rng(seed)
+        x = rng.uniform(-2.5, 2.5, (n, 1))
+        low = 0.2 * x[:, 0] + 0.2 * np.sin(1.5 * x[:, 0])
+        mean = np.column_stack([low, low + self.effect(x)])
+        return Sample(x, mean + 0.6 * rng.standard_normal((n, 2)), mean)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
@@ -17,6 +18,8 @@ from gbpl.evaluate import combined_policy, member_policies
 from gbpl.feedback import FullFeedback, Standardizer, align_outcomes, check_features, check_outcomes, check_weights
 from gbpl.fit import FitConfig, StackFit, fit_stack
 from gbpl.models import MLP, ScoreModel, as_model
+from gbpl.posterior import Posterior
+from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, Problem, fit_bootstrap
 from gbpl.stack import Member, across_folds, fold_rows, over_zeta
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.welfare import deterministic, welfare
@@ -55,6 +58,41 @@ def _scaled_target(
         target[start : start + JUDGED_AT_A_TIME] = block
     assert target is not None
     return target
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Training:
+    """What posteriors need of the fit: rows and targets as the members saw them, and the members that count."""
+
+    x: Float[np.ndarray, "row feature"]
+    target: Float[np.ndarray, "row score"]
+    members: tuple[Member, ...]
+    weights: Float[np.ndarray, " member"]
+    surrogate: Surrogate
+
+    def problems(self, model: ScoreModel, params: Any) -> list[Problem]:
+        """The generalized posterior of each member; members of one fold share their rows."""
+        folds: dict[int, tuple] = {}
+        problems = []
+        for number, member in enumerate(self.members):
+            if id(member.train) not in folds:
+                weights = None if member.weights is None else member.weights / np.mean(member.weights)
+                folds[id(member.train)] = self.x[member.train], self.target[member.train], weights
+            x, target, weights = folds[id(member.train)]
+            problem = Problem(
+                model=model,
+                surrogate=self.surrogate,
+                x=x,
+                target=target,
+                weights=weights,
+                zeta=member.zeta,
+                eta=member.eta,
+                prior_sd=member.prior_sd,
+                params=jax.tree.map(lambda leaf, number=number: leaf[number], params),
+                seed=member.seed,
+            )
+            problems.append(problem)
+        return problems
 
 
 class GBPLNet(BaseEstimator):
@@ -185,15 +223,24 @@ class GBPLNet(BaseEstimator):
         x = standardizer.apply(feedback.x)
         # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
         inner = replace(surrogate, huber=surrogate.huber / scale)
+        target = _scaled_target(inner, feedback.outcomes, scale)
         stack = fit_stack(
-            x, _scaled_target(inner, feedback.outcomes, scale), members, inner, model,
+            x, target, members, inner, model,
             config=self.fit_config, device=self.device, progress=self.progress,
         )  # fmt: skip
         zeta_path = self._judge(stack, x, feedback, folds, path, surrogate, model)
         counted = average_weights(zeta_path) if zetas is None else select_weights(zeta_path)
         self._keep(X, feedback, standardizer, stack, replace(zeta_path, weight=counted), surrogate, model)
         self.eta_, self.outcome_scale_ = eta, scale
+        share = len(folds)
+        chosen = np.flatnonzero(np.repeat(counted, share))
+        shares = np.repeat(counted / share, share)[chosen]
+        self._training = _Training(x, target, tuple(members[i] for i in chosen), shares, inner)
         return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the training rows: a saved policy decides, it does not carry people's data."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_training"}
 
     def _checked_constants(self) -> tuple[float | None, list[float] | None]:
         """eta and the zetas, None for "auto"; everything that can be refused before looking at data."""
@@ -306,6 +353,45 @@ class GBPLNet(BaseEstimator):
             }
             for i in range(len(stack.members))
         ]
+
+    # -- how sure -----------------------------------------------------------------------------------------
+
+    def posterior(self, method: str = "last_layer", *, refits: int = 100, seed: int = 0, **options: Any) -> Posterior:
+        """The generalized posterior over policies, exp(-eta sum loss) times the prior, by one of several methods.
+
+        `"last_layer"` (default), `"laplace"` (all weights; `structure`), `"exact"` (linear, unsquashed scores),
+        `"sgld"`, `"nuts"`, `"variational"` (`family`) or `"bootstrap"` (`refits`); other options go to the method, see
+        `gbpl.posteriors`. A committee's posterior is the mixture over its members, each with its own training rows.
+        """
+        check_is_fitted(self)
+        training: _Training | None = getattr(self, "_training", None)
+        if training is None:
+            raise PosteriorError(
+                "this policy was loaded without its training rows; make its posterior where it was fitted"
+            )
+        if method not in METHODS:
+            raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
+        problems = training.problems(self.model_, self.params_)
+        if method == Bootstrap.method:
+            if refits < 2 or options:
+                raise PosteriorError(
+                    f"the bootstrap takes `refits` >= 2 and `seed`, got {refits} and {sorted(options)}"
+                )
+            parts: Any = fit_bootstrap(
+                problems, training.members, (training.x, training.target),
+                refits=refits, seed=seed, config=self.fit_config, device=self.device, progress=self.progress,
+            )  # fmt: skip
+        else:
+            parts = [METHODS[method](problem, **options) for problem in problems]
+        return Posterior(
+            parts,
+            training.weights,
+            standardizer=self.standardizer_,
+            surrogate=training.surrogate,
+            actions=self.actions_,
+            gains=np.array([member.zeta for member in training.members]) * self.outcome_scale_,
+            default_draws=sum(part.count for part in parts) if method == Bootstrap.method else 400,
+        )
 
     # -- deciding -----------------------------------------------------------------------------------------
 

@@ -20,12 +20,12 @@ from gbpl.surrogates import Surrogate, project_simplex
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-__all__ = ["combined_policy", "member_policies"]
+__all__ = ["combined_policy", "member_policies", "row_blocks"]
 
 BLOCK = 2048
 
 
-def _blocks(x: Float[np.ndarray, "row feature"]) -> Iterator[tuple[slice, Float[np.ndarray, "block feature"]]]:
+def row_blocks(x: Float[np.ndarray, "row feature"]) -> Iterator[tuple[slice, Float[np.ndarray, "block feature"]]]:
     """Row slices and their features, padded to a power of two so that few shapes are ever compiled."""
     size = min(BLOCK, max(64, 1 << (len(x) - 1).bit_length()))
     for start in range(0, len(x), size):
@@ -38,7 +38,7 @@ def _over_rows(
 ) -> Float[np.ndarray, "..."]:
     """Apply to blocks of rows and join along the row axis of the result."""
     out: np.ndarray | None = None
-    for rows, part in _blocks(x):
+    for rows, part in row_blocks(x):
         result = np.asarray(compute(jnp.asarray(part)))
         if out is None:
             shape = list(result.shape)

@@ -38,9 +38,13 @@ class Surrogate(ABC):
     replaced by Huber's function, so that a row moves the fit by at most `huber` however extreme its
     outcomes. That changes the target: the population minimiser is no longer a clipped or projected
     conditional *mean*. The default, infinity, is the paper's squared loss.
+
+    `squash=False` takes the raw output itself as the score (and cuts it back to a policy when one is needed). With a
+    score linear in its parameters the generalized posterior is then Gaussian, exactly.
     """
 
     huber: float = float("inf")
+    squash: bool = True
     penalty_scale: ClassVar[float]
     welfare_factor: ClassVar[float]
 
@@ -137,10 +141,11 @@ class Binary(Surrogate):
         return jnp.asarray(outcomes[..., 1:] - outcomes[..., :1])
 
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
-        return jnp.tanh(raw)
+        return jnp.tanh(raw) if self.squash else raw
 
     def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
-        return jnp.concatenate([1.0 - scores, 1.0 + scores], axis=-1) / 2.0
+        f = jnp.asarray(scores) if self.squash else jnp.clip(scores, -1.0, 1.0)
+        return jnp.concatenate([1.0 - f, 1.0 + f], axis=-1) / 2.0
 
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
         return jnp.asarray(2.0 * policy[..., 1:] - 1.0)
@@ -167,6 +172,8 @@ class BaselineGap(Surrogate):
         Surrogate.__post_init__(self)
         if not 0 <= self.baseline < self.n_actions:
             raise ValueError(f"baseline must be one of the columns 0 to {self.n_actions - 1}, got {self.baseline}")
+        if not self.squash:
+            raise ValueError("the baseline-gap scores must come from the simplex: squash=False is for the others")
 
     @property
     def n_raw(self) -> int:
@@ -223,10 +230,10 @@ class FullVector(Surrogate):
         return columns - jnp.mean(columns, axis=-1, keepdims=True) if self.centered else columns
 
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
-        return jax.nn.softmax(raw, axis=-1)
+        return jax.nn.softmax(raw, axis=-1) if self.squash else raw
 
     def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
-        return jnp.asarray(scores)
+        return jnp.asarray(scores) if self.squash else project_simplex(scores)
 
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
         return jnp.asarray(policy)

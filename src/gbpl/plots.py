@@ -1,0 +1,327 @@
+"""Pictures of a posterior and of rules made from it (appendix: posterior visualization, disagreement, thresholds).
+
+Every function takes arrays, draws on `ax` or on a figure of its own, and returns the Axes; `ax.figure.savefig` writes
+it. Nothing is shown and pyplot is not touched, so no figure stays behind. Legends stand above the plot: for a title
+use `ax.figure.suptitle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+    from matplotlib.axes import Axes
+    from numpy.typing import ArrayLike
+
+    from gbpl.zeta import ZetaPath
+
+__all__ = [
+    "plot_disagreement", "plot_groups", "plot_score_at", "plot_scores", "plot_threshold", "plot_welfare",
+    "plot_zeta_path",
+]  # fmt: skip
+
+# Okabe and Ito's colours, told apart with any kind of colour vision and in grey.
+BLUE, SKY, ORANGE, RED, GREEN, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#767676"
+GROUPS = ("0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1")  # noqa: RUF001 - the paper's five groups, en dashes
+BAND = "pointwise band"
+BAR = {"fmt": "o", "capsize": 3, "markersize": 5, "elinewidth": 1.2}
+
+
+def _axes(ax: Axes | None) -> Axes:
+    """The given Axes, or one on a figure of 640 x 400 that pyplot does not keep; two plain spines."""
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6.4, 4.0), dpi=100, layout="constrained").add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _array(values: ArrayLike, name: str, axes: str) -> np.ndarray:
+    array = np.asarray(values, np.float64)
+    count = len(axes.split(", "))
+    if array.ndim != count or array.size == 0 or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} must be finite numbers by ({axes}), got shape {array.shape}")
+    return array
+
+
+def _column(values: ArrayLike | None, name: str, count: int) -> np.ndarray | None:
+    if values is None:
+        return None
+    array = np.asarray(values, np.float64)
+    if array.shape != (count,):
+        raise ValueError(f"{name} must have {count} numbers, got shape {array.shape}")
+    return array
+
+
+def _band(draws: np.ndarray, level: float) -> np.ndarray:
+    """Lower and upper ends of the central interval of each column of draws."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be in (0, 1), got {level}; try 0.95")
+    return np.quantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+
+
+def _some(count: int, shown: int) -> np.ndarray:
+    """At most `shown` of `count` places, evenly spaced."""
+    if shown < 0:
+        raise ValueError(f"shown must be 0 or more, got {shown}")
+    return np.unique(np.linspace(0, count - 1, min(shown, count)).astype(int))
+
+
+def _edges(values: np.ndarray, bins: int) -> np.ndarray:
+    """Bin edges over the range of the values, a little wider where they are all the same."""
+    low, high = float(values.min()), float(values.max())
+    least = 1e-6 * max(abs(low), abs(high), 1.0)
+    if high - low < least:
+        low, high = low - least, high + least
+    return np.linspace(low, high, bins + 1)
+
+
+def _percent(level: float) -> str:
+    return f"{100.0 * level:.3g}%"
+
+
+def _legend_above(ax: Axes, columns: int = 4) -> None:
+    """A legend over the plot, where it hides nothing; faint lines and dots are shown in full colour."""
+    count = min(columns, len(ax.get_legend_handles_labels()[1]))
+    legend = ax.legend(
+        frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=count, handlelength=1.6,
+        columnspacing=1.4, markerscale=1.2,
+    )  # fmt: skip
+    for handle in legend.legend_handles:
+        if handle is not None and (handle.get_alpha() or 1.0) < 0.5 and not str(handle.get_label()).endswith(BAND):
+            handle.set_alpha(0.9)
+
+
+def plot_scores(
+    grid: Float[np.ndarray, " point"],
+    score_draws: Float[np.ndarray, "draw point"],
+    *,
+    target: Float[np.ndarray, " point"] | None = None,
+    level: float = 0.95,
+    shown: int = 60,
+    ax: Axes | None = None,
+) -> Axes:
+    """Posterior draws of the score over one covariate, their mean and pointwise band, and the population target.
+
+    At most `shown` draws are drawn as thin lines, evenly spaced in the chain; mean and band use all of them.
+    """
+    grid, draws = _array(grid, "grid", "point"), _array(score_draws, "score_draws", "draw, point")
+    if draws.shape[1] != len(grid):
+        raise ValueError(f"score_draws has {draws.shape[1]} points, grid {len(grid)}; evaluate the draws on the grid")
+    low, high = _band(draws, level)
+    aim = _column(target, "target", len(grid))
+    ax = _axes(ax)
+    ax.axhline(0.0, color=GREY, linewidth=0.8, zorder=0)
+    ax.fill_between(grid, low, high, color=SKY, alpha=0.35, linewidth=0, label=f"{_percent(level)} {BAND}")
+    for i, draw in enumerate(draws[_some(len(draws), shown)]):
+        ax.plot(grid, draw, color=BLUE, linewidth=0.5, alpha=0.25, label=None if i else "posterior draws")
+    ax.plot(grid, draws.mean(axis=0), color=BLUE, linewidth=2.2, label="posterior mean")
+    if aim is not None:
+        ax.plot(grid, aim, color=RED, linewidth=1.8, linestyle="--", label="target")
+    ax.margins(x=0.0)
+    ax.set(xlabel="covariate", ylabel="score (0 and above: action 1)")
+    _legend_above(ax)
+    return ax
+
+
+def plot_welfare(
+    draws: Float[np.ndarray, " draw"],
+    *,
+    level: float = 0.95,
+    reference: float | None = None,
+    bins: int = 30,
+    ax: Axes | None = None,
+) -> Axes:
+    """Histogram of welfare over posterior draws, with its mean, central interval and a reference value."""
+    draws = _array(draws, "draws", "draw")
+    low, high = _band(draws, level)
+    ax = _axes(ax)
+    mean = float(draws.mean())
+    ax.hist(draws, bins=_edges(draws, bins).tolist(), color=SKY, edgecolor="white", linewidth=0.5)
+    ax.axvspan(low, high, color=BLUE, alpha=0.12, linewidth=0, zorder=0)
+    ax.axvline(mean, color=BLUE, linewidth=2.0, label=f"mean {mean:.4g}")
+    for end, label in ((low, f"{_percent(level)} interval [{low:.4g}, {high:.4g}]"), (high, None)):
+        ax.axvline(end, color=BLUE, linewidth=1.2, linestyle=":", label=label)
+    if reference is not None:
+        ax.axvline(reference, color=RED, linewidth=1.8, linestyle="--", label=f"reference {reference:.4g}")
+    ax.set(xlabel="welfare", ylabel="posterior draws")
+    _legend_above(ax)
+    return ax
+
+
+def plot_score_at(
+    score_draws: Float[np.ndarray, "draw point"],
+    points: Sequence[float | str] | Float[np.ndarray, " point"],
+    *,
+    bins: int = 40,
+    ax: Axes | None = None,
+) -> Axes:
+    """Histograms of the score at chosen points, one above the other, with the share of draws at 0 and above.
+
+    `points` names them: covariate values, or words. All have the same bins, and each is as high as its row allows.
+    """
+    draws = _array(score_draws, "score_draws", "draw, point")
+    if draws.shape[1] != len(points):
+        raise ValueError(f"score_draws has {draws.shape[1]} points, points {len(points)}; name every point once")
+    ax = _axes(ax)
+    edges, places = _edges(draws, bins), np.arange(len(points))
+    ax.axvline(0.0, color=GREY, linewidth=1.0, linestyle="--", zorder=0)
+    for place, column in zip(places, draws.T, strict=True):
+        counts, _ = np.histogram(column, edges)
+        ax.stairs(place + 0.85 * counts / counts.max(), edges, baseline=place, fill=True, color=SKY)
+        ax.plot([column.mean()] * 2, [place, place + 0.85], color=BLUE, linewidth=1.8)
+        ax.axhline(float(place), color=GREY, linewidth=0.6)
+    ax.set_yticks(places + 0.4, [p if isinstance(p, str) else f"{p:g}" for p in points])
+    ax.set(xlabel="score (bar: mean; dashed: 0, where the action changes)", ylabel="point", ylim=(-0.05, len(points)))
+    shares = ax.secondary_yaxis("right")
+    shares.set_yticks(places + 0.4, [f"{share:.0%}" for share in (draws >= 0.0).mean(axis=0)])
+    shares.set_ylabel("draws with score 0 and above", labelpad=8)
+    for axis in (ax, shares):
+        axis.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    shares.spines["right"].set_visible(False)
+    return ax
+
+
+def plot_disagreement(
+    disagreement: Float[np.ndarray, " row"],
+    margin: Float[np.ndarray, " row"],
+    *,
+    correct: Bool[np.ndarray, " row"] | None = None,
+    bins: int = 10,
+    shown: int = 2000,
+    ax: Axes | None = None,
+) -> Axes:
+    """Posterior disagreement against the margin M(x), its mean by margin, and agreement by margin.
+
+    `correct` tells where the rule takes the better action. Means are over groups of rows by margin that hold 1, 3,
+    5, ... parts of the rows, since what happens happens at small margins; at most `shown` rows are drawn as dots,
+    evenly spaced in the order given.
+    """
+    split, margin = _array(disagreement, "disagreement", "row"), _array(margin, "margin", "row")
+    if len(margin) != len(split):
+        raise ValueError(f"disagreement has {len(split)} rows, margin {len(margin)}; give the same rows")
+    right = _column(correct, "correct", len(split))
+    ax = _axes(ax)
+    some = _some(len(split), shown)
+    kinds = [(np.ones(len(some), bool), GREY, "rows")]
+    if right is not None:
+        good = right[some] > 0.5
+        kinds = [(good, GREY, "rows, better action taken"), (~good, ORANGE, "rows, other action taken")]
+    for which, color, label in kinds:
+        rows = some[which]
+        ax.scatter(margin[rows], split[rows], s=9, color=color, alpha=0.45, linewidths=0, label=label, rasterized=True)
+    cuts = np.round(len(margin) * (np.arange(1, bins) / bins) ** 2).astype(int)
+    groups = [g for g in np.split(np.argsort(margin, kind="stable"), cuts) if len(g)]
+    center = [margin[g].mean() for g in groups]
+    ax.plot(center, [split[g].mean() for g in groups], "o-", color=BLUE, markersize=4, label="mean disagreement")
+    if right is not None:
+        ax.plot(center, [right[g].mean() for g in groups], "s-", color=GREEN, markersize=4, label="agreement")
+    ax.set(xlabel="margin (difference of the action means)", ylim=(-0.04, 1.04))
+    ax.set_ylabel("disagreement" if right is None else "disagreement, agreement")
+    ax.set_xlim(left=min(0.0, float(margin.min())))
+    _legend_above(ax, columns=2)
+    return ax
+
+
+def _count(number: float) -> str:
+    """12 for 12, 3.0k for 3026, 391k for 391154."""
+    if number < 1000:
+        return f"{number:.0f}"
+    return f"{number / 1000:.1f}k" if number < 9950 else f"{number / 1000:.0f}k"
+
+
+def plot_groups(
+    agreement: Float[np.ndarray, " group"],
+    regret: Float[np.ndarray, " group"],
+    *,
+    agreement_error: Float[np.ndarray, " group"] | None = None,
+    regret_error: Float[np.ndarray, " group"] | None = None,
+    points: Int[np.ndarray, " group"] | None = None,
+    labels: Sequence[str] = GROUPS,
+    axes: Sequence[Axes] | None = None,
+) -> tuple[Axes, Axes]:
+    """Agreement with the best action and regret contribution by disagreement group, side by side, with errors.
+
+    The groups are the paper's five unless `labels` says otherwise; `points` are the numbers of rows in them. A
+    group without rows may be NaN.
+    """
+    agreement = np.asarray(agreement, np.float64)
+    if agreement.shape != (len(labels),):
+        raise ValueError(f"agreement must have {len(labels)} groups, got shape {agreement.shape}; or give labels")
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        axes = Figure(figsize=(6.4, 4.0), dpi=100, layout="constrained").subplots(1, 2)
+    if len(axes) != 2:
+        raise ValueError(f"axes must be two Axes, got {len(axes)}")
+    left, right = _axes(axes[0]), _axes(axes[1])
+    names, numbers = list(labels), _column(points, "points", len(labels))
+    if numbers is not None:
+        names = [f"{name}\n{_count(number)}" for name, number in zip(names, numbers, strict=True)]
+    places = np.arange(len(labels))
+    panels = (
+        (left, agreement, agreement_error, "agreement", "agreement with the best action", BLUE),
+        (right, regret, regret_error, "regret", "regret contribution", RED),
+    )
+    for ax, values, error, name, label, color in panels:
+        height, spread = _column(values, name, len(labels)), _column(error, f"{name}_error", len(labels))
+        ax.errorbar(places, height, yerr=spread, color=color, linewidth=1.0, linestyle="-", **BAR)  # type: ignore[arg-type]
+        ax.set_xticks(places, names, fontsize=8)
+        ax.set(ylabel=label, xlim=(-0.5, len(labels) - 0.5), xlabel="disagreement")
+        if numbers is not None:
+            ax.set_xlabel("disagreement (below: rows)")
+        ax.grid(axis="y", color=GREY, alpha=0.2)
+    left.set_ylim(top=1.02)
+    right.set_ylim(bottom=min(0.0, float(np.nanmin(regret))) - 0.03 * float(np.nanmax(np.abs(regret))))
+    return left, right
+
+
+def plot_threshold(
+    uncertain: Float[np.ndarray, " rule"],
+    difference: Float[np.ndarray, " rule"],
+    *,
+    error: Float[np.ndarray, " rule"] | None = None,
+    labels: Sequence[str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Welfare difference from the reference rule against the uncertain-region rate, one point a rule."""
+    uncertain, difference = _array(uncertain, "uncertain", "rule"), _array(difference, "difference", "rule")
+    if len(uncertain) != len(difference) or (labels is not None and len(labels) != len(uncertain)):
+        raise ValueError(f"uncertain has {len(uncertain)} rules; difference and labels must have as many")
+    spread = _column(error, "error", len(uncertain))
+    ax = _axes(ax)
+    order = np.argsort(uncertain, kind="stable")
+    ax.axhline(0.0, color=GREY, linewidth=1.0, linestyle="--", label="reference rule")
+    ax.plot(uncertain[order], difference[order], color=BLUE, linewidth=0.8, alpha=0.5)
+    ax.errorbar(uncertain, difference, yerr=spread, color=BLUE, label="threshold rule", **BAR)  # type: ignore[arg-type]
+    for x, y, text in zip(uncertain, difference, labels or [], strict=False):
+        ax.annotate(text, (x, y), xytext=(7, 5), textcoords="offset points", fontsize=9)
+    ax.margins(x=0.18, y=0.14)
+    ax.set(xlabel="uncertain-region rate", ylabel="welfare difference from the reference")
+    _legend_above(ax)
+    return ax
+
+
+def plot_zeta_path(path: ZetaPath, *, ax: Axes | None = None) -> Axes:
+    """Welfare out of fold over zeta with one standard error each way; a dot's area and the top row are its weight."""
+    zeta, welfare = np.asarray(path.zeta, np.float64), np.asarray(path.welfare, np.float64)
+    weight = np.asarray(path.weight, np.float64)
+    ax = _axes(ax)
+    order = np.argsort(zeta)
+    ax.plot(zeta[order], welfare[order], color=BLUE, linewidth=0.8, alpha=0.5, zorder=1)
+    ax.errorbar(zeta, welfare, yerr=path.welfare_se, color=BLUE, **{**BAR, "markersize": 3})  # type: ignore[arg-type]
+    ax.scatter(zeta, welfare, s=300.0 * weight, color=ORANGE, edgecolors=BLUE, zorder=3)
+    ax.set_xscale("log")
+    if np.any(weight > 0) and len(zeta) <= 12:
+        for x, share in zip(zeta, weight, strict=True):
+            ax.text(x, 1.02, f"{share:.0%}", transform=ax.get_xaxis_transform(), ha="center", fontsize=9)
+        ax.set_title("weight in the fitted policy", fontsize=9, pad=20)
+    ax.margins(x=0.08, y=0.12)
+    ax.set(xlabel="zeta (left: towards direct welfare, right: towards regression)", ylabel="welfare out of fold")
+    return ax

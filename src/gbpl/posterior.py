@@ -1,0 +1,270 @@
+"""What a posterior over policies says: welfare, regret, action probabilities, disagreement (section 6 and appendices).
+
+`Posterior` is the equal (or weighted) mixture over the members of a committee; each member's draws come from one of
+the methods in `gbpl.posteriors`. Rows and draws pass in blocks, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gbpl.decisions import disagreement
+from gbpl.evaluate import row_blocks
+from gbpl.feedback import Standardizer, check_features, check_outcomes
+from gbpl.posteriors.base import MemberPosterior, PosteriorError
+from gbpl.surrogates import Surrogate
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+__all__ = ["Draws", "Posterior"]
+
+DRAWS_AT_A_TIME = 64
+RULES = ("randomized", "deterministic")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """Draws of one number and what they speak of."""
+
+    values: Float[np.ndarray, " draw"]
+    about: str
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.values))
+
+    @property
+    def sd(self) -> float:
+        return float(np.std(self.values, ddof=1))
+
+    def quantile(self, probability: float) -> float:
+        """Lower quantiles of welfare serve to choose between policies with caution."""
+        if not 0 < probability < 1:
+            raise ValueError(f"probability must lie between 0 and 1, got {probability}")
+        needed = int(np.ceil(1.0 / min(probability, 1.0 - probability)))
+        if len(self.values) < needed:
+            raise PosteriorError(
+                f"{len(self.values)} draws are too few for the {probability:g} quantile; take at least {needed}"
+            )
+        return float(np.quantile(self.values, probability))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Equal-tailed credible interval."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        return self.quantile((1.0 - level) / 2.0), self.quantile((1.0 + level) / 2.0)
+
+    def above(self, other: float | Draws) -> float:
+        """Probability of being above a number, or above other draws made with the same seed, draw by draw."""
+        against = other.values if isinstance(other, Draws) else other
+        return float(np.mean(self.values > against) + 0.5 * np.mean(self.values == against))
+
+    def __str__(self) -> str:
+        low, high = self.interval() if len(self.values) >= 40 else (float("nan"), float("nan"))
+        return f"{self.about}: mean {self.mean:.4g}, sd {self.sd:.2g}, 95 % interval [{low:.4g}, {high:.4g}]"
+
+
+@partial(jax.jit, static_argnames=("surrogate", "rule"))
+def _policies(raw: Array, *, surrogate: Surrogate, rule: str) -> Float[Array, "draw row action"]:
+    policy = surrogate.policy(surrogate.scores(raw))
+    if rule == "randomized":
+        return policy
+    best = policy[..., 1] >= policy[..., 0] if policy.shape[-1] == 2 else jnp.argmax(policy, axis=-1)
+    return jax.nn.one_hot(best.astype(jnp.int32), policy.shape[-1])
+
+
+@partial(jax.jit, static_argnames=("surrogate", "rule"))
+def _values(
+    raw: Array, outcomes: Array, weight: Array, *, surrogate: Surrogate, rule: str
+) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
+    """Sum and sum of squares over rows of the outcome under each draw's policy."""
+    value = jnp.einsum("dra,ra->dr", _policies(raw, surrogate=surrogate, rule=rule), outcomes)
+    return value @ weight, value**2 @ weight
+
+
+class Posterior:
+    """A posterior over policies.
+
+    `weights` are the shares of the members' posteriors in the mixture; draws are dealt to members in that proportion,
+    as evenly as their number allows.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[MemberPosterior],
+        weights: Float[np.ndarray, " member"],
+        *,
+        standardizer: Standardizer,
+        surrogate: Surrogate,
+        actions: np.ndarray,
+        gains: Float[np.ndarray, " member"],
+        default_draws: int = 400,
+    ) -> None:
+        self.parts, self.weights = tuple(parts), np.asarray(weights, float) / np.sum(weights)
+        self.standardizer, self.surrogate, self.actions = standardizer, surrogate, actions
+        self.gains, self.default_draws = gains, default_draws
+
+    @property
+    def method(self) -> str:
+        return self.parts[0].method
+
+    @property
+    def diagnostics(self) -> list[Mapping[str, Any]]:
+        """What each member's method reports of its draws."""
+        return [part.diagnostics for part in self.parts]
+
+    def _shares(self, draws: int | None, seed: int) -> list[tuple[int, int]]:
+        """Draws and seed of each member; the remainder goes to members at random, in proportion."""
+        draws = self.default_draws if draws is None else draws
+        if draws < 1:
+            raise ValueError(f"draws must be >= 1, got {draws}")
+        rng = np.random.default_rng(seed)
+        counts = np.floor(self.weights * draws + 1e-9).astype(int)
+        rest = self.weights * draws - counts
+        left = draws - counts.sum()
+        if left:
+            counts[rng.choice(len(counts), left, replace=False, p=rest / rest.sum())] += 1
+        seeds = rng.integers(2**31, size=len(counts))
+        return [(int(count), int(s)) for count, s in zip(counts, seeds, strict=True)]
+
+    def _member_draws(self, draws: int | None, seed: int) -> Iterator[tuple[int, MemberPosterior, Any]]:
+        """Number, posterior and draws of each member, the draws in chunks."""
+        for number, (part, (count, part_seed)) in enumerate(zip(self.parts, self._shares(draws, seed), strict=True)):
+            if count:
+                params = part.sample(count, seed=part_seed)
+                for start in range(0, count, DRAWS_AT_A_TIME):
+                    chunk = slice(start, start + DRAWS_AT_A_TIME)
+                    yield number, part, jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], params)
+
+    def sample(self, draws: int | None = None, *, seed: int = 0) -> Any:
+        """Parameters with a leading draw axis, member after member."""
+        trees = [params for _, _, params in self._member_draws(draws, seed)]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+
+    def _features(self, X: Any) -> Float[np.ndarray, "row feature"]:
+        return self.standardizer.apply(check_features(X))
+
+    def _sums(
+        self, X: Any, Y: Any, rule: str, draws: int | None, seed: int
+    ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Float[np.ndarray, "row action"]]:
+        """Mean and variance over rows of the outcome under each draw's policy."""
+        if rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        x = self._features(X)
+        outcomes = check_outcomes(Y, len(x))
+        if outcomes.shape[1] != len(self.actions):
+            raise ValueError(f"y has {outcomes.shape[1]} actions, but the policy knows {len(self.actions)}")
+        level = outcomes.mean()  # taken off, so that float32 sums keep their digits
+        means, squares = [], []
+        for _, part, params in self._member_draws(draws, seed):
+            total = total_squares = np.zeros(len(jax.tree.leaves(params)[0]))
+            for rows, block in row_blocks(x):
+                count = rows.stop - rows.start
+                held = np.zeros((len(block), outcomes.shape[1]), np.float32)
+                held[:count] = outcomes[rows] - level
+                weight = (np.arange(len(block)) < count).astype(np.float32)
+                value, value2 = _values(
+                    part.raw(params, jnp.asarray(block)), held, weight, surrogate=self.surrogate, rule=rule
+                )
+                total = total + np.asarray(value, np.float64)
+                total_squares = total_squares + np.asarray(value2, np.float64)
+            means.append(total / len(x))
+            squares.append(total_squares / len(x))
+        mean = np.concatenate(means)
+        return mean + level, np.maximum(np.concatenate(squares) - mean**2, 0.0), outcomes
+
+    def welfare(self, X: Any, Y: Any, *, rule: str = "randomized", draws: int | None = None, seed: int = 0) -> Draws:
+        """Welfare of each draw's policy on these very rows: posterior uncertainty about the policy alone."""
+        mean, _, _ = self._sums(X, Y, rule, draws, seed)
+        return Draws(mean, f"welfare of the {rule} policy on the given rows")
+
+    def population_welfare(
+        self, X: Any, Y: Any, *, rule: str = "randomized", draws: int | None = None, seed: int = 0
+    ) -> Draws:
+        """Welfare in the population the rows come from: the rows' own noise is added to the posterior spread.
+
+        Each draw's mean over n rows gets a normal error of variance s^2 / n, s^2 the variance over rows.
+        """
+        mean, variance, outcomes = self._sums(X, Y, rule, draws, seed)
+        noise = np.random.default_rng([seed, 1]).standard_normal(len(mean)) * np.sqrt(variance / len(outcomes))
+        return Draws(mean + noise, f"population welfare of the {rule} policy")
+
+    def regret(self, X: Any, Y: Any, *, rule: str = "randomized", draws: int | None = None, seed: int = 0) -> Draws:
+        """Welfare of the best action of every row, less that of each draw's policy."""
+        mean, _, outcomes = self._sums(X, Y, rule, draws, seed)
+        return Draws(outcomes.max(axis=1).mean() - mean, f"regret of the {rule} policy on the given rows")
+
+    def _per_row(self, X: Any, draws: int | None, seed: int, compute: Any) -> list[np.ndarray]:
+        """compute(member, part, params, block) for every chunk of draws, joined over rows."""
+        x = self._features(X)
+        found = []
+        for number, part, params in self._member_draws(draws, seed):
+            parts = [
+                np.asarray(compute(number, part.raw(params, jnp.asarray(block))))[:, : rows.stop - rows.start]
+                for rows, block in row_blocks(x)
+            ]
+            found.append(np.concatenate(parts, axis=1))
+        return found
+
+    def scores(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row score"]:
+        """Scores of every draw on every row; for bands take quantiles over the first axis."""
+        return np.concatenate(self._per_row(X, draws, seed, lambda _, raw: self.surrogate.scores(raw)))
+
+    def gain(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row action"]:
+        """What each action is expected to gain over action 0, in outcome units, draw by draw.
+
+        Under the pseudo-likelihood the mean gap is zeta f (two actions) and the mean outcome zeta delta_a up to a
+        constant of the row (K actions), so the gain over action 0 is zeta (delta_a - delta_0), at most zeta.
+        """
+
+        def compute(number: int, raw: Array) -> Array:
+            policy = self.surrogate.policy(self.surrogate.scores(raw))
+            return self.gains[number] * (policy - policy[..., :1])
+
+        return np.concatenate(self._per_row(X, draws, seed, compute))
+
+    def action_probability(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "row action"]:
+        """Share of draws whose deterministic rule takes each action: p_D(x) in the paper, a column an action."""
+        x = self._features(X)
+        total = np.zeros((len(x), len(self.actions)))
+        count = 0
+        for _, part, params in self._member_draws(draws, seed):
+            count += len(jax.tree.leaves(params)[0])
+            for rows, block in row_blocks(x):
+                taken = _policies(part.raw(params, jnp.asarray(block)), surrogate=self.surrogate, rule="deterministic")
+                total[rows] += np.asarray(taken.sum(axis=0))[: rows.stop - rows.start]
+        return total / count
+
+    def disagreement(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, " row"]:
+        """u_D(x) = K/(K-1) (1 - max_a p_a(x)): 2 min(p, 1 - p) for two actions, 0 agreed, 1 evenly split."""
+        return disagreement(self.action_probability(X, draws=draws, seed=seed))
+
+    def probability_better(
+        self, X: Any, Y: Any, *, than: Any, rule: str = "randomized", draws: int | None = None, seed: int = 0
+    ) -> float:
+        """Probability that the policy's welfare on these rows is above another's.
+
+        `than` is an action label (that action for all), or a policy: probabilities or 0/1 rows, one column an action.
+        """
+        mean, _, outcomes = self._sums(X, Y, rule, draws, seed)
+        labels = self.actions.tolist()
+        if np.ndim(than) == 0:
+            if than not in labels:
+                raise ValueError(
+                    f"than must be an action of {labels}, or a policy with {len(labels)} columns, got {than!r}"
+                )
+            other = outcomes[:, labels.index(than)].mean()
+        else:
+            policy = np.asarray(than, float)
+            if policy.shape != outcomes.shape:
+                raise ValueError(f"than must be a policy of shape {outcomes.shape}, got {policy.shape}")
+            other = np.sum(policy * outcomes, axis=1).mean()
+        return Draws(mean, "").above(other)

@@ -1,0 +1,154 @@
+"""Gaussian approximation over the last layer, hidden layers fixed at the MAP (appendix on GBPLNet).
+
+The precision is the generalized Gauss-Newton one, H = eta sum_i weight_i (C_i (x) phi_i phi_i') + I / prior_sd^2, with
+phi_i the last hidden layer and a one, and C_i the curvature of the loss in the raw outputs, squashing included.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
+from gbpl.posteriors.gauss_newton import curvature_root
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+    from gbpl.models import ScoreModel
+    from gbpl.surrogates import Surrogate
+
+__all__ = ["Exact", "LastLayer"]
+
+BLOCK = 32_768
+FLOAT64_ROWS = 100_000  # beyond, Gram matrices of a block are float32 products, added up in float64
+
+
+@partial(jax.jit, static_argnames="model")
+def features(params: Any, x: Float[Array, "row feature"], *, model: Any) -> Float[Array, "row basis"]:
+    """Last hidden layer and a one, of which the raw output is linear."""
+    hidden = model.features(params, x)
+    return jnp.concatenate([hidden, jnp.ones_like(hidden[:, :1])], axis=1)
+
+
+@partial(jax.jit, static_argnames="surrogate")
+def _curvature(
+    raw: Array, target: Array, weight: Array, zeta: float, *, surrogate: Surrogate
+) -> Float[Array, "row raw raw"]:
+    root = curvature_root(surrogate, raw, target, zeta)
+    return jnp.einsum("nsk,nsl,n->nkl", root, root, weight)
+
+
+def require_last_layer(model: ScoreModel, method: str) -> None:
+    """Refuse models whose raw output is not known to be linear in a last layer."""
+    if not hasattr(model, "features"):
+        raise PosteriorError(
+            f"the {method!r} posterior needs a model with a last layer (MLP, Linear, RandomFeatures), got "
+            f"{type(model).__name__}; use method='laplace', 'sgld' or 'bootstrap'"
+        )
+
+
+class _LinearGaussian(MemberPosterior):
+    """A Gaussian over the weights of the last layer, in the order (basis, raw)."""
+
+    mean: Float[np.ndarray, " weight"]
+    root: Float[np.ndarray, "weight weight"]  # lower Cholesky factor of the precision
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "weight weight"]:
+        return scipy.linalg.cho_solve((self.root, True), np.eye(len(self.mean)))
+
+    def _tree(self, vectors: Float[np.ndarray, "draw weight"]) -> Any:
+        problem = self.problem
+        weights = vectors.reshape(len(vectors), -1, problem.surrogate.n_raw).astype(np.float32)
+        hidden = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(vectors), *np.shape(leaf))), problem.params[:-1])
+        return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
+
+    def sample(self, draws: int, *, seed: int) -> Any:
+        noise = np.random.default_rng(seed).standard_normal((len(self.mean), draws))
+        return self._tree(self.mean + scipy.linalg.solve_triangular(self.root, noise, lower=True, trans="T").T)
+
+    def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
+        basis = features(self.problem.params, x, model=self.problem.model)
+        last = jnp.concatenate([jnp.asarray(params[-1]["weight"]), jnp.asarray(params[-1]["bias"])[:, None]], axis=1)
+        return jnp.einsum("nb,dbk->dnk", basis, last)
+
+
+class LastLayer(_LinearGaussian):
+    """N(MAP, H^{-1}) over the last layer."""
+
+    method: ClassVar[str] = "last_layer"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        require_last_layer(problem.model, self.method)
+        last = problem.params[-1]
+        self.mean = np.concatenate([last["weight"], last["bias"][None]]).astype(np.float64).ravel()
+        precision = problem.eta * gauss_newton(problem)
+        precision[np.diag_indices_from(precision)] += 1.0 / problem.prior_sd**2
+        self.root = scipy.linalg.cholesky(precision, lower=True)
+
+
+def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
+    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks."""
+    count = problem.surrogate.n_raw
+    dtype: Any = np.float64 if len(problem) <= FLOAT64_ROWS else np.float32
+    size = problem.params[-1]["weight"].shape[0] + 1
+    total = np.zeros((size, count, size, count))
+    last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]])
+    for start in range(0, len(problem), BLOCK):
+        rows = slice(start, start + BLOCK)
+        basis = features(problem.params, problem.x[rows], model=problem.model)
+        weight = np.ones(basis.shape[0], np.float32) if problem.weights is None else problem.weights[rows]
+        curvature = np.asarray(
+            _curvature(basis @ last, problem.target[rows], weight, problem.zeta, surrogate=problem.surrogate), dtype
+        )
+        phi = np.asarray(basis, dtype)
+        for k in range(count):
+            for other in range(k, count):
+                gram = (phi * curvature[:, k, other, None]).T @ phi
+                total[:, k, :, other] += gram
+                if other != k:
+                    total[:, other, :, k] += gram
+    return total.reshape(size * count, -1)
+
+
+class Exact(_LinearGaussian):
+    """The generalized posterior itself, where it is Gaussian: a linear score without squashing.
+
+    Lambda = eta zeta Phi' W Phi + I / prior_sd^2 and mean Lambda^{-1} eta Phi' W t, the same for each score (Gaussian
+    pseudo-likelihood, section 4.4).
+    """
+
+    method: ClassVar[str] = "exact"
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        require_last_layer(problem.model, self.method)
+        if len(problem.params) > 1:
+            raise PosteriorError(
+                f"the 'exact' posterior needs a model linear in its parameters (Linear, RandomFeatures), got "
+                f"{problem.model}; use method='last_layer'"
+            )
+        if problem.surrogate.squash or problem.surrogate.huber != float("inf"):
+            raise PosteriorError(
+                "the 'exact' posterior needs an unsquashed, squared loss: fit with surrogate=Binary(squash=False) or "
+                "FullVector(K, squash=False), or use method='last_layer'"
+            )
+        basis_size = problem.params[-1]["weight"].shape[0] + 1
+        gram = np.zeros((basis_size, basis_size))
+        moment = np.zeros((basis_size, problem.surrogate.n_raw))
+        for start in range(0, len(problem), BLOCK):
+            rows = slice(start, start + BLOCK)
+            phi = np.asarray(features(problem.params, problem.x[rows], model=problem.model), np.float64)
+            weighted = phi if problem.weights is None else phi * problem.weights[rows, None]
+            gram += weighted.T @ phi
+            moment += weighted.T @ problem.target[rows]
+        precision = problem.eta * problem.zeta * gram + np.eye(basis_size) / problem.prior_sd**2
+        self.mean = np.linalg.solve(precision, problem.eta * moment).ravel()
+        self.root = np.linalg.cholesky(np.kron(precision, np.eye(problem.surrogate.n_raw)))

@@ -1,0 +1,278 @@
+"""What the pictures show: the numbers in the artists, restated; and that they leave nothing behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from types import SimpleNamespace
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection, PolyCollection
+from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from gbpl.plots import (
+    plot_disagreement,
+    plot_groups,
+    plot_score_at,
+    plot_scores,
+    plot_threshold,
+    plot_welfare,
+    plot_zeta_path,
+)
+
+mpl.use("Agg")
+
+RNG = np.random.default_rng(0)
+GRID = np.linspace(-2.5, 2.5, 30)
+SCORES = np.tanh(np.sin(GRID) + 0.3 * RNG.normal(size=(100, 1)))
+WELFARE = RNG.normal(0.47, 0.03, 200)
+PATH = SimpleNamespace(
+    zeta=np.array([10.0, 1.0, 0.1]),
+    welfare=np.array([0.41, 0.43, 0.42]),
+    welfare_se=np.array([0.01, 0.02, 0.03]),
+    weight=np.array([0.0, 0.75, 0.25]),
+)
+PAPER = {  # the table of posterior action disagreement
+    "agreement": [0.9955, 0.7176, 0.6568, 0.5799, 0.5225],
+    "regret": [0.0002, 0.0165, 0.0219, 0.0278, 0.0348],
+    "agreement_error": [0.0005, 0.0173, 0.0153, 0.0122, 0.0103],
+    "regret_error": [0.0, 0.0017, 0.0018, 0.0019, 0.0023],
+    "points": [391154, 3026, 2210, 1859, 1751],
+}
+
+PLOTS: dict[str, Callable[..., Axes]] = {
+    "scores": lambda **k: plot_scores(GRID, SCORES, target=np.sin(GRID), **k),
+    "welfare": lambda **k: plot_welfare(WELFARE, reference=0.5, **k),
+    "score_at": lambda **k: plot_score_at(SCORES[:, [3, 20]], [1.0, 2.0], **k),
+    "disagreement": lambda **k: plot_disagreement(WELFARE, WELFARE, correct=WELFARE > 0.4, **k),
+    "threshold": lambda **k: plot_threshold([0.01, 0.03], [-0.1, -0.2], labels=["a", "b"], **k),
+    "zeta_path": lambda **k: plot_zeta_path(PATH, **k),  # type: ignore[arg-type]
+}
+
+
+def line(ax: Axes, label: str) -> np.ndarray:
+    """x and y of the one line with this beginning of its label."""
+    (found,) = [item for item in ax.lines if str(item.get_label()).startswith(label)]
+    return np.array(found.get_data(), float)
+
+
+def bars(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
+    """Dots and (row, low and high) ends of the one set of error bars."""
+    (found,) = [item for item in ax.containers if isinstance(item, ErrorbarContainer)]
+    dots, _, ends = found.lines
+    return np.array(dots.get_data()).T, np.array([segment[:, 1] for segment in ends[0].get_segments()])
+
+
+def texts(ax: Axes) -> list[str]:
+    return [item.get_text() for item in ax.texts]
+
+
+@pytest.fixture(autouse=True)
+def pyplot_keeps_no_figure() -> Iterator[None]:
+    import matplotlib.pyplot as plt
+
+    yield
+    assert plt.get_fignums() == []
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_draws_on_its_own_figure_or_on_the_given_axes(name: str) -> None:
+    own = PLOTS[name]()
+    assert isinstance(own, Axes)
+    assert_array_equal(own.figure.get_size_inches() * own.figure.dpi, [640, 400])
+    own.figure.draw_without_rendering()
+    given = Figure().add_subplot()
+    assert PLOTS[name](ax=given) is given
+    assert given.get_xlabel()
+    assert given.get_ylabel()
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_all_words_are_on_the_picture_and_none_overlap(name: str) -> None:
+    ax = PLOTS[name]()
+    ax.figure.draw_without_rendering()
+    legend = ax.get_legend()
+    words = [ax.xaxis.label, ax.yaxis.label, ax.title, *ax.texts, *(legend.get_texts() if legend else [])]
+    for axis in (ax.xaxis, ax.yaxis):
+        low, high = sorted(axis.get_view_interval())  # ticks beyond are not drawn
+        words += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    boxes = [word.get_window_extent() for word in words if word.get_text()]
+    for i, box in enumerate(boxes):
+        assert box.x0 >= -1
+        assert box.x1 <= 641
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+
+
+def test_matplotlib_waits_for_a_call() -> None:
+    code = "import sys, gbpl.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_scores_show_mean_band_target_and_some_draws(level: float) -> None:
+    target = np.clip(1.2 * np.sin(GRID), -1.0, 1.0)
+    ax = plot_scores(GRID, SCORES, target=target, level=level, shown=7)
+    assert_allclose(line(ax, "posterior mean"), [GRID, SCORES.mean(axis=0)])
+    assert_allclose(line(ax, "target"), [GRID, target])
+    (dashed,) = [item for item in ax.lines if item.get_label() == "target"]
+    assert dashed.get_linestyle() == "--"
+    (band,) = [item for item in ax.collections if isinstance(item, PolyCollection)]
+    corners = band.get_paths()[0].vertices
+    for i, x in enumerate(GRID):
+        ends = np.quantile(SCORES[:, i], [(1 - level) / 2, (1 + level) / 2])
+        at = corners[np.isclose(corners[:, 0], x), 1]
+        assert_allclose([at.min(), at.max()], ends)
+    thin = [item for item in ax.lines if item.get_linewidth() == 0.5]
+    assert len(thin) == 7
+    for item in thin:
+        assert any(np.array_equal(item.get_ydata(), draw) for draw in SCORES)
+    assert f"{100 * level:.0f}% pointwise band" in [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def test_fewer_draws_than_shown_are_all_drawn() -> None:
+    ax = plot_scores(GRID, SCORES[:3])
+    assert sum(item.get_linewidth() == 0.5 for item in ax.lines) == 3
+    assert not [item for item in ax.lines if item.get_label() == "target"]
+
+
+def test_welfare_histogram_has_every_draw_and_the_interval() -> None:
+    ax = plot_welfare(WELFARE, level=0.9, reference=0.5, bins=12)
+    histogram = ax.containers[0].patches
+    assert len(histogram) == 12
+    low, high = np.quantile(WELFARE, [0.05, 0.95])
+    for bar in histogram[:-1]:
+        start, end = bar.get_x(), bar.get_x() + bar.get_width()
+        assert bar.get_height() == sum(start <= draw < end for draw in WELFARE)
+    assert sum(bar.get_height() for bar in histogram) == len(WELFARE)
+    assert_allclose(line(ax, "mean")[0], WELFARE.mean())
+    assert_allclose(line(ax, "reference")[0], 0.5)
+    assert_allclose(sorted(item.get_xdata()[0] for item in ax.lines if item.get_linestyle() == ":"), [low, high])
+    legend = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert f"90% interval [{low:.4g}, {high:.4g}]" in legend
+
+
+def test_welfare_that_does_not_vary_is_one_bar() -> None:
+    ax = plot_welfare(np.full(50, 0.3))
+    assert max(bar.get_height() for bar in ax.containers[0].patches) == 50
+
+
+def test_score_at_points_shows_each_histogram_and_the_share_at_0_and_above() -> None:
+    chosen = SCORES[:, [5, 14, 20]]
+    ax = plot_score_at(chosen, [-1.5, "here", 2], bins=16)
+    steps = [item for item in ax.patches if isinstance(item, StepPatch)]
+    assert len(steps) == 3
+    for i, step in enumerate(steps):
+        values, edges, base = step.get_data()
+        counts, _ = np.histogram(chosen[:, i], edges)
+        assert counts.sum() == len(chosen)
+        assert_allclose(base, i)
+        assert_allclose((values - i) / (values - i).max(), counts / counts.max())
+        assert values.max() < i + 1
+        assert_allclose(ax.lines[1 + 2 * i].get_xdata(), chosen[:, i].mean())
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["-1.5", "here", "2"]
+    (right,) = ax.child_axes
+    assert [t.get_text() for t in right.get_yticklabels()] == [f"{np.mean(c >= 0):.0%}" for c in chosen.T]
+
+
+@pytest.mark.parametrize("with_correct", [False, True])
+def test_disagreement_dots_and_means_by_margin(with_correct: bool) -> None:
+    rng = np.random.default_rng(1)
+    margin = rng.exponential(0.5, 400)
+    split = np.exp(-3.0 * margin) * rng.uniform(size=400)
+    correct = rng.uniform(size=400) > split / 2
+    ax = plot_disagreement(split, margin, correct=correct if with_correct else None, bins=4)
+    dots = [item.get_offsets() for item in ax.collections if isinstance(item, PathCollection)]
+    kinds = [correct, ~correct] if with_correct else [np.ones(400, bool)]
+    for found, kind in zip(dots, kinds, strict=True):
+        assert_allclose(np.asarray(found), np.column_stack([margin, split])[kind])
+    order = np.argsort(margin)
+    groups = [order[:25], order[25:100], order[100:225], order[225:]]  # 1, 3, 5 and 7 sixteenths
+    center = [margin[g].mean() for g in groups]
+    assert_allclose(line(ax, "mean disagreement"), [center, [split[g].mean() for g in groups]])
+    if with_correct:
+        assert_allclose(line(ax, "agreement"), [center, [correct[g].mean() for g in groups]])
+
+
+def test_disagreement_of_many_rows_draws_some_and_averages_all() -> None:
+    margin = np.arange(1.0, 1001.0)
+    ax = plot_disagreement(1.0 / margin, margin, bins=1, shown=100)
+    assert len(ax.collections[0].get_offsets()) == 100
+    assert_allclose(line(ax, "mean disagreement")[:, 0], [margin.mean(), (1.0 / margin).mean()])
+
+
+def test_groups_show_both_columns_with_their_errors() -> None:
+    left, right = plot_groups(**PAPER)
+    for ax, name in ((left, "agreement"), (right, "regret")):
+        dots, ends = bars(ax)
+        value, error = np.array(PAPER[name]), np.array(PAPER[f"{name}_error"])
+        assert_allclose(dots, np.column_stack([range(5), value]))
+        assert_allclose(ends, np.column_stack([value - error, value + error]))
+        assert name in ax.get_ylabel()
+        ticks = [t.get_text() for t in ax.get_xticklabels()]
+        assert ticks[0].endswith("\n391k")
+        assert ticks[1].endswith("\n3.0k")
+    left.figure.draw_without_rendering()
+    for ax in (left, right):
+        boxes = [t.get_window_extent() for t in ax.get_xticklabels()]
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+    figure = Figure()
+    axes = figure.subplots(1, 2)
+    assert plot_groups([0.9, np.nan], [0.1, np.nan], labels=["low", "high"], axes=axes) == tuple(axes)
+    assert [t.get_text() for t in axes[0].get_xticklabels()] == ["low", "high"]
+
+
+def test_threshold_points_errors_and_names() -> None:
+    uncertain, difference, error = [0.03, 0.01, 0.02], [-0.6, -0.1, -0.3], [0.1, 0.2, 0.3]
+    ax = plot_threshold(uncertain, difference, error=error, labels=["a", "b", "c"])
+    dots, ends = bars(ax)
+    assert_allclose(dots, np.column_stack([uncertain, difference]))
+    assert_allclose(ends, np.column_stack([np.subtract(difference, error), np.add(difference, error)]))
+    assert [(t.get_text(), t.xy) for t in ax.texts] == [("a", (0.03, -0.6)), ("b", (0.01, -0.1)), ("c", (0.02, -0.3))]
+    assert_allclose(line(ax, "reference rule")[1], 0.0)
+
+
+def test_zeta_path_shows_welfare_errors_and_weights() -> None:
+    ax = plot_zeta_path(PATH)  # type: ignore[arg-type]
+    dots, ends = bars(ax)
+    assert ax.get_xscale() == "log"
+    assert_allclose(dots, np.column_stack([PATH.zeta, PATH.welfare]))
+    assert_allclose(ends, np.column_stack([PATH.welfare - PATH.welfare_se, PATH.welfare + PATH.welfare_se]))
+    (marks,) = [item for item in ax.collections if isinstance(item, PathCollection)]
+    sizes = marks.get_sizes()
+    assert_allclose(sizes / sizes.sum(), PATH.weight)  # area is weight
+    assert texts(ax) == ["0%", "75%", "25%"]
+
+
+def test_zeta_path_without_weights_has_no_row_of_them() -> None:
+    ax = plot_zeta_path(SimpleNamespace(**{**vars(PATH), "weight": np.zeros(3)}))  # type: ignore[arg-type]
+    assert texts(ax) == []
+    assert ax.get_title() == ""
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plot_scores(GRID, SCORES[:, 1:]), "29 points, grid 30"),
+        (lambda: plot_scores(GRID, SCORES, level=1.0), r"level must be in \(0, 1\), got 1.0; try 0.95"),
+        (lambda: plot_scores(GRID, SCORES, shown=-1), "shown must be 0 or more, got -1"),
+        (lambda: plot_scores(GRID, SCORES, target=GRID[1:]), "target must have 30 numbers"),
+        (lambda: plot_welfare(SCORES), r"draws must be finite numbers by \(draw\)"),
+        (lambda: plot_welfare([np.nan]), "finite"),
+        (lambda: plot_score_at(SCORES, [1.0]), "name every point once"),
+        (lambda: plot_disagreement(WELFARE, WELFARE[1:]), "same rows"),
+        (lambda: plot_groups([0.1], [0.1]), "agreement must have 5 groups"),
+        (lambda: plot_groups(PAPER["agreement"], [0.1]), "regret must have 5 numbers"),
+        (lambda: plot_threshold([0.1], [0.1], labels=["a", "b"]), "labels must have as many"),
+    ],
+)
+def test_errors_say_what_is_wrong(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
