@@ -1,11 +1,13 @@
 """The paper's posterior studies on its one-dimensional design, and the speed of the posterior.
 
-    python benchmarks/posterior.py [example] [disagreement] [methods] [speed] [--replications 200] [--figures DIR]
+    python benchmarks/posterior.py [example] [disagreement] [methods] [sbc] [speed] [--replications 200] [--figures DIR]
 
 example       MAP validation loss, posterior welfare mean and 95 % interval of one run (printed: 0.348, 0.470 and
               [0.333, 0.502] on 300 test points), by SGLD as in the paper, and the spread over 20 runs
 disagreement  action disagreement (five groups) and posterior-threshold rules (four alphas), last-layer draws
 methods       every posterior on one small network, beside NUTS as the reference: bands, welfare, seconds
+sbc           simulation-based calibration: parameters from the prior, data from the pseudo-likelihood, ranks of the
+              truth among 19 draws, for every method on a linear score (exact where it is not squashed)
 speed         the last-layer posterior for a million rows and ten actions; 400 draws on 2,000 points
 
 Replication r uses data seed r, evaluation seed 10^6 + r and random_state r.
@@ -16,12 +18,27 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy.stats
 
-from gbpl import MLP, Binary, FitConfig, GBPLNet, PosteriorWarning, RandomFeatures, threshold_rule
+from gbpl import (
+    MLP,
+    Binary,
+    FitConfig,
+    GBPLNet,
+    Linear,
+    Member,
+    PosteriorWarning,
+    Problem,
+    RandomFeatures,
+    fit_stack,
+    threshold_rule,
+)
 from gbpl.datasets import OneDimensionalDesign
+from gbpl.posteriors import NUTS, SGLD, Exact, Laplace, LastLayer, Variational, fit_bootstrap
 
 DESIGN = OneDimensionalDesign()
 ALPHAS = (0.05, 0.10, 0.20, 0.30)
@@ -30,11 +47,19 @@ PRINTED_RULES = [(0.4309, -0.0006, 0.0285, 0.0144), (0.4311, -0.0004, 0.0222, 0.
                  (0.4313, -0.0002, 0.0146, 0.0074), (0.4314, -0.0001, 0.0090, 0.0046)]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Unscaled(MLP):
+    """A network on x itself, as in the paper: undoes the estimator's division by the standard deviation of x."""
+
+    def features(self, params, x):
+        return MLP.features(self, params, x * (2.5 / 3**0.5))
+
+
 def fit(seed: int, eta: float = 1.0) -> GBPLNet:
     """The paper's setting: n = 1500, 0.6 to train and 0.2 to stop, one (64, 64) ReLU network, zeta = eta = 1."""
     sample = DESIGN.sample(1500, seed=seed)
     return GBPLNet(
-        zeta=1.0, eta=eta, committee=None, validation_fraction=0.25, model=MLP((64, 64), activation="relu"),
+        zeta=1.0, eta=eta, committee=None, validation_fraction=0.25, model=Unscaled((64, 64), activation="relu"),
         fit_config=FitConfig(batch_size=128, patience=20), random_state=seed,
     ).fit(sample.x[:1200], sample.outcomes[:1200])  # fmt: skip
 
@@ -184,6 +209,63 @@ def methods(folder: Path | None) -> None:
         figure.savefig(folder / "posterior-methods.png", dpi=80)
 
 
+def sbc(replications: int) -> None:
+    """Ranks of a score at one point; uniform ranks mean calibrated draws."""
+    n, zeta, eta, sd, draws, at = 30, 1.0, 1.0, 1.0, 19, np.array([0.5, -1.0], np.float32)
+    rng = np.random.default_rng(0)
+    truth = sd * rng.standard_normal((replications, 3))
+    x = rng.standard_normal((replications, n, 2)).astype(np.float32)
+    raw = np.einsum("rnp,rp->rn", x, truth[:, :2]) + truth[:, 2:]
+    noise = np.sqrt(zeta / eta) * rng.standard_normal((replications, n))
+    config = FitConfig(max_epochs=1500, batch_size=n, learning_rate=0.02, clip_norm=1e6)
+
+    def problems(surrogate: Binary) -> tuple:
+        scores = np.tanh(raw) if surrogate.squash else raw
+        gap = (zeta * scores + noise).astype(np.float32)
+        rows = np.arange(replications * n, dtype=np.int32).reshape(replications, n)
+        members = [Member(r, zeta=zeta, eta=eta, prior_sd=sd, seed=i) for i, r in enumerate(rows)]
+        data = (x.reshape(-1, 2), gap.reshape(-1, 1))
+        fit = fit_stack(*data, members, surrogate, Linear(), config=config)
+        built = []
+        for i in range(replications):
+            params = [{name: leaf[i] for name, leaf in layer.items()} for layer in fit.params]
+            built.append(Problem(Linear(), surrogate, x[i], gap[i, :, None], None, zeta, eta, sd, params, i))
+        return built, members, data
+
+    squashed, members, data = problems(Binary())
+    flat, _, _ = problems(Binary(squash=False))
+    kinds = {
+        "exact (not squashed)": lambda: [Exact(p) for p in flat],
+        "NUTS": lambda: [NUTS(p, warmup=300, chains=1) for p in squashed],
+        "SGLD": lambda: [SGLD(p, step_size=0.02, burn_in=1000, thin=100, chains=1) for p in squashed],
+        "last layer": lambda: [LastLayer(p) for p in squashed],
+        "Laplace, diagonal": lambda: [Laplace(p, structure="diag") for p in squashed],
+        "variational, mean field": lambda: [Variational(p, steps=1000) for p in squashed],
+        "variational, last layer": lambda: [Variational(p, family="last_layer", steps=1000) for p in squashed],
+        "bootstrap": lambda: fit_bootstrap(
+            squashed, members, data, refits=draws * replications, seed=1, config=config, device="auto", progress=None
+        ),
+    }
+    print(f"\nsimulation-based calibration, {replications} replications, n = {n}, 19 draws")
+    print(
+        f"{'method':26} {'p-value of uniform':>19} {'inside central 80 %':>20} {'(0.80 +-)':>10} {'mean rank/19':>13}"
+    )
+    for name, build in kinds.items():
+        ranks = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PosteriorWarning)
+            for i, part in enumerate(build()):
+                apart = 10 if name == "NUTS" else 1  # neighbours in a chain are alike, and ranks ask for independence
+                drawn = part.sample(draws * apart, seed=i)[-1]
+                value = (drawn["weight"][:, :, 0] @ at + drawn["bias"][:, 0])[::apart]
+                ranks.append(np.sum(value < truth[i, :2] @ at + truth[i, 2]))
+        ranks = np.array(ranks)
+        p_value = scipy.stats.chisquare(np.bincount(ranks // 2, minlength=10)).pvalue
+        inside = np.mean((ranks >= 2) & (ranks <= 17))
+        print(f"{name:26} {p_value:19.3g} {inside:20.3f} {0.4 / np.sqrt(replications):10.3f} {ranks.mean() / 19:13.3f}",
+              flush=True)  # fmt: skip
+
+
 def speed() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1_000_000, 20))
@@ -209,7 +291,7 @@ def speed() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["example", "disagreement", "methods", "speed"])
+    parser.add_argument("parts", nargs="*", default=["example", "disagreement", "methods", "sbc", "speed"])
     parser.add_argument("--replications", type=int, default=200)
     parser.add_argument("--figures", type=Path)
     parser.add_argument("--eta", type=float, default=4.0, help="loss scale of the disagreement study (default 4)")
@@ -220,6 +302,8 @@ def main() -> None:
         disagreement_study(asked.replications, asked.eta)
     if "methods" in asked.parts:
         methods(asked.figures)
+    if "sbc" in asked.parts:
+        sbc(asked.replications)
     if "speed" in asked.parts:
         speed()
 

@@ -3,12 +3,23 @@
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+def blocks(language, text=README):
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_documentation_runs(page, capsys):
+    namespace = {}
+    for block in blocks("python", page.read_text()):
+        exec(compile(block, page.name, "exec"), namespace)
+    for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text()):
+        assert (page.parent / picture).exists(), picture
 
 
 def test_code_blocks_run(capsys):

@@ -6,6 +6,8 @@ phi_i the last hidden layer and a one, and C_i the curvature of the loss in the 
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
+from threadpoolctl import threadpool_limits
 
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
 from gbpl.posteriors.gauss_newton import curvature_root
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exact", "LastLayer"]
 
-BLOCK = 32_768
+BLOCK = 8_192
 FLOAT64_ROWS = 100_000  # beyond, Gram matrices of a block are float32 products, added up in float64
 
 
@@ -95,26 +98,31 @@ class LastLayer(_LinearGaussian):
 
 
 def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
-    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks."""
-    count = problem.surrogate.n_raw
+    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks, a block a core at a time."""
+    count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     dtype: Any = np.float64 if len(problem) <= FLOAT64_ROWS else np.float32
-    size = problem.params[-1]["weight"].shape[0] + 1
-    total = np.zeros((size, count, size, count))
     last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]])
-    for start in range(0, len(problem), BLOCK):
+
+    def block(start: int) -> np.ndarray:
         rows = slice(start, start + BLOCK)
         basis = features(problem.params, problem.x[rows], model=problem.model)
         weight = np.ones(basis.shape[0], np.float32) if problem.weights is None else problem.weights[rows]
-        curvature = np.asarray(
-            _curvature(basis @ last, problem.target[rows], weight, problem.zeta, surrogate=problem.surrogate), dtype
-        )
-        phi = np.asarray(basis, dtype)
-        for k in range(count):
-            for other in range(k, count):
-                gram = (phi * curvature[:, k, other, None]).T @ phi
-                total[:, k, :, other] += gram
-                if other != k:
-                    total[:, other, :, k] += gram
+        curvature = _curvature(basis @ last, problem.target[rows], weight, problem.zeta, surrogate=problem.surrogate)
+        phi, c = np.asarray(basis, dtype), np.asarray(curvature, dtype)
+        part = np.zeros((size, count, size, count), dtype)
+        for k in range(count):  # one product for all the blocks (k, k), (k, k + 1), ...
+            weighted = (phi[:, None, :] * c[:, k, k:, None]).reshape(len(phi), -1)
+            part[:, k, :, k:] = (phi.T @ weighted).reshape(size, -1, size).transpose(0, 2, 1)
+        return part
+
+    total = np.zeros((size, count, size, count))
+    starts = range(0, len(problem), BLOCK)
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        for part in pool.map(block, starts):
+            total += part
+    for k in range(count):
+        for other in range(k):
+            total[:, k, :, other] = total[:, other, :, k].T
     return total.reshape(size * count, -1)
 
 
