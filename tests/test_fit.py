@@ -23,6 +23,7 @@ from gbpl import (
     fold_rows,
     over_zeta,
 )
+from gbpl.batches import Batches
 from gbpl.datasets import BinaryDesign
 from gbpl.devices import resolve_devices
 
@@ -172,7 +173,7 @@ def test_batches_deal_every_row_once_an_epoch():
     member = Member(np.arange(50, 153), weights=np.linspace(1, 2, 103))
     config = FitConfig(batch_size=32)
     steps, size = config.batch_shape(103)
-    batches = gbpl.fit._Batches(member, config)
+    batches = Batches(member, config)
     rows, weight = np.zeros((4, steps, size), np.int32), np.zeros((4, steps, size), np.float32)
     batches.draw(rows, weight)
     for epoch in range(4):
@@ -190,7 +191,7 @@ def test_batches_of_large_samples_cross_epochs_without_repeating():
     member = Member(np.arange(100))
     config = FitConfig(batch_size=10, epoch_rows=30)
     steps, size = config.batch_shape(100)
-    batches = gbpl.fit._Batches(member, config)
+    batches = Batches(member, config)
     rows, weight = np.zeros((3, steps, size), np.int32), np.zeros((3, steps, size), np.float32)
     batches.draw(rows, weight)
     assert len(set(rows[weight > 0])) == 90

@@ -17,6 +17,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "gbpl"
 LAYERS = (
     ("surrogates", "models", "priors", "devices", "progress", "feedback", "pseudo_outcomes", "overlap", "welfare"),
     ("stack",),
+    ("batches",),
     ("fit", "evaluate"),
     ("zeta", "nuisance", "eta", "posteriors", "baselines"),
     ("decisions", "bounds"),

@@ -351,3 +351,15 @@ def test_too_many_bootstrap_draws():
     assert len(posterior.welfare(NEW, MEAN[2]).values) == 5
     with pytest.raises(PosteriorError, match="has 5 refits, and 6 draws"):
         posterior.sample(6)
+
+
+@pytest.mark.filterwarnings("ignore::gbpl.posteriors.PosteriorWarning")
+@pytest.mark.parametrize(("method", "options", "chains"), [("last_layer", {}, 1), ("sgld", OPTIONS["sgld"][0], 2)])
+def test_export_to_arviz(method, options, chains):
+    pytest.importorskip("arviz")
+    posterior = fitted(method, 2, None).posterior(method, **options)
+    exported = posterior.to_arviz(20, seed=1).posterior
+    assert exported.sizes["chain"] == chains
+    assert exported.sizes["draw"] == 20 // chains
+    last = posterior.sample(20, seed=1)[-1]["bias"]
+    np.testing.assert_allclose(np.sort(np.asarray(exported["1.bias"]).ravel()), np.sort(last.ravel()))

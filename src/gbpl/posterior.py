@@ -19,6 +19,7 @@ from gbpl.decisions import disagreement
 from gbpl.evaluate import row_blocks
 from gbpl.feedback import Standardizer, check_features, check_outcomes
 from gbpl.posteriors.base import MemberPosterior, PosteriorError
+from gbpl.posteriors.diagnostics import to_arviz
 from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
@@ -148,6 +149,14 @@ class Posterior:
         """Parameters with a leading draw axis, member after member."""
         trees = [params for _, _, params in self._member_draws(draws, seed)]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+
+    def to_arviz(self, draws: int | None = None, *, seed: int = 0) -> Any:
+        """Draws as ArviZ data: the chains of one member's sampler as they are, anything else as one chain."""
+        params = self.sample(draws, seed=seed)
+        quality = self.parts[0].diagnostics if len(self.parts) == 1 else {}
+        if "chain_draws" in quality:
+            return to_arviz(quality["chain_draws"], sample_stats=quality["sample_stats"])
+        return to_arviz(jax.tree.map(lambda leaf: leaf[None], params))
 
     def _features(self, X: Any) -> Float[np.ndarray, "row feature"]:
         return self.standardizer.apply(check_features(X))
