@@ -363,3 +363,13 @@ def test_export_to_arviz(method, options, chains):
     assert exported.sizes["draw"] == 20 // chains
     last = posterior.sample(20, seed=1)[-1]["bias"]
     np.testing.assert_allclose(np.sort(np.asarray(exported["1.bias"]).ravel()), np.sort(last.ravel()))
+
+
+def test_a_policy_of_no_size_still_has_a_posterior():
+    """A linear score that learns nothing stays at zero: its policy is uniform, and so is what is combined from it."""
+    with pytest.warns(UserWarning, match="never differ"):
+        policy = GBPLNet(model=Linear(), committee=2, fit_config=FitConfig(max_epochs=2), random_state=0).fit(
+            X, np.zeros((N, 2))
+        )
+    np.testing.assert_allclose(policy.predict_proba(NEW), 0.5)
+    assert len(policy.posterior().sample(10)[-1]["bias"]) == 10

@@ -230,12 +230,12 @@ class GBPLNet(BaseEstimator):
         )  # fmt: skip
         zeta_path = self._judge(stack, x, feedback, folds, path, surrogate, model)
         counted = average_weights(zeta_path) if zetas is None else select_weights(zeta_path)
-        self._keep(X, feedback, standardizer, stack, replace(zeta_path, weight=counted), surrogate, model)
+        zeta_path = replace(zeta_path, weight=counted)
+        kept = np.flatnonzero(np.repeat(counted, len(folds)))
+        self._keep(X, feedback, standardizer, stack, zeta_path, kept, surrogate, model)
         self.eta_, self.outcome_scale_ = eta, scale
-        share = len(folds)
-        chosen = np.flatnonzero(np.repeat(counted, share))
-        shares = np.repeat(counted / share, share)[chosen]
-        self._training = _Training(x, target, tuple(members[i] for i in chosen), shares, inner)
+        shares = np.repeat(counted / len(folds), len(folds))[kept]
+        self._training = _Training(x, target, tuple(members[i] for i in kept), shares, inner)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -326,6 +326,7 @@ class GBPLNet(BaseEstimator):
         standardizer: Standardizer,
         stack: StackFit,
         path: ZetaPath,
+        kept: np.ndarray,
         surrogate: Surrogate,
         model: ScoreModel,
     ) -> None:
@@ -335,7 +336,6 @@ class GBPLNet(BaseEstimator):
         common = float(path.weight @ path.size)
         sized = np.where(path.size > 0, path.weight * common / np.maximum(path.size, 1e-12), 0.0)
         weights = np.repeat(sized / share, share)
-        kept = np.flatnonzero(weights) if weights.any() else np.arange(share)
         self.actions_ = feedback.actions
         self.zeta_path_ = path
         self.zeta_ = float(path.zeta[int(np.argmax(path.weight))])
