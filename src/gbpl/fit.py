@@ -24,7 +24,7 @@ import optax
 from gbpl.batches import Batches, FitConfig
 from gbpl.devices import DeviceName, as_aligned, member_sharding, resolve_devices, shared_sharding
 from gbpl.models import ScoreModel
-from gbpl.priors import GaussianPrior
+from gbpl.priors import GaussianPrior, squared_norm
 from gbpl.progress import Progress
 from gbpl.stack import Member
 
@@ -94,10 +94,6 @@ class StackFit:
         return [i for i, m in enumerate(self.members) if all(m.label.get(k) == v for k, v in label.items())]
 
 
-def _squared_norm(params: Any) -> Array:
-    return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)), jnp.zeros(()))
-
-
 def _where(condition: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
@@ -126,7 +122,7 @@ def _train_block(
 
     def step(carry: tuple, batch: tuple, zeta: Array, penalty: Array) -> tuple[tuple, Array]:
         params, moments = carry
-        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta) + penalty * _squared_norm(p))(params)
+        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta) + penalty * squared_norm(p))(params)
         updates, moments = optimizer.update(gradient, moments, params)
         params = optax.apply_updates(params, updates)
         return (params, moments), loss

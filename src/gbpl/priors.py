@@ -12,7 +12,12 @@ import jax.numpy as jnp
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-__all__ = ["GaussianPrior"]
+__all__ = ["GaussianPrior", "squared_norm"]
+
+
+def squared_norm(params: Any) -> Float[Array, ""]:
+    """|w|^2 over a tree of parameters."""
+    return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)), jnp.zeros(()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,8 @@ class GaussianPrior:
 
     def negative_log_density(self, params: Any) -> Float[Array, ""]:
         """-log p(w) = |w|^2 / (2 sd^2) + p log(sd sqrt(2 pi)), summed over the tree of parameters."""
-        leaves = jax.tree.leaves(params)
-        size = sum(leaf.size for leaf in leaves)
-        squares = sum((jnp.sum(leaf**2) for leaf in leaves), jnp.zeros(()))
-        return squares / (2.0 * self.sd**2) + size * math.log(self.sd * math.sqrt(2.0 * math.pi))
+        size = sum(leaf.size for leaf in jax.tree.leaves(params))
+        return squared_norm(params) / (2.0 * self.sd**2) + size * math.log(self.sd * math.sqrt(2.0 * math.pi))
 
     def penalty_scale(self, eta: float, n: float) -> float:
         """Weight of |w|^2 beside a *mean* loss over n rows at scale eta: 1 / (2 sd^2 eta n)."""

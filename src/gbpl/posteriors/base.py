@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.models import ScoreModel
+from gbpl.priors import squared_norm
 from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
@@ -62,8 +63,7 @@ class Problem:
 
     def log_prior(self, params: Any) -> Float[Array, ""]:
         """-|w|^2 / (2 prior_sd^2), without its constant."""
-        squares = sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(params)), jnp.zeros(()))
-        return -squares / (2.0 * self.prior_sd**2)
+        return -squared_norm(params) / (2.0 * self.prior_sd**2)
 
     def row_losses(self, params: Any, x: Array, target: Array) -> Float[Array, " row"]:
         """Reduced loss of each row: the loss less a constant that does not depend on the parameters."""

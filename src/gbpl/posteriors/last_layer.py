@@ -56,6 +56,13 @@ def require_last_layer(model: ScoreModel, method: str) -> None:
         )
 
 
+def last_layer_draws(problem: Problem, vectors: Float[np.ndarray, "draw weight"]) -> Any:
+    """Whole models from draws of the last layer, in the order (basis, raw); the hidden layers stay at the MAP."""
+    weights = vectors.reshape(len(vectors), -1, problem.surrogate.n_raw).astype(np.float32)
+    hidden = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(vectors), *np.shape(leaf))), problem.params[:-1])
+    return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
+
+
 class _LinearGaussian(MemberPosterior):
     """A Gaussian over the weights of the last layer, in the order (basis, raw)."""
 
@@ -66,15 +73,10 @@ class _LinearGaussian(MemberPosterior):
     def covariance(self) -> Float[np.ndarray, "weight weight"]:
         return scipy.linalg.cho_solve((self.root, True), np.eye(len(self.mean)))
 
-    def _tree(self, vectors: Float[np.ndarray, "draw weight"]) -> Any:
-        problem = self.problem
-        weights = vectors.reshape(len(vectors), -1, problem.surrogate.n_raw).astype(np.float32)
-        hidden = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(vectors), *np.shape(leaf))), problem.params[:-1])
-        return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
-
     def sample(self, draws: int, *, seed: int) -> Any:
         noise = np.random.default_rng(seed).standard_normal((len(self.mean), draws))
-        return self._tree(self.mean + scipy.linalg.solve_triangular(self.root, noise, lower=True, trans="T").T)
+        spread = scipy.linalg.solve_triangular(self.root, noise, lower=True, trans="T").T
+        return last_layer_draws(self.problem, self.mean + spread)
 
     def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
         basis = features(self.problem.params, x, model=self.problem.model)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -132,10 +133,7 @@ class NUTS(MemberPosterior):
             )
         quality, divergences = assess(summary, chain_draws), int(stats["diverging"].sum())
         self._diagnostics = {
-            "max_rhat": quality.max_rhat,
-            "min_ess": quality.min_ess,
-            "max_rhat_weights": quality.max_rhat_weights,
-            "min_ess_weights": quality.min_ess_weights,
+            **asdict(quality),
             "chains": self.chains,
             "kept": kept,
             "step_size": step_size,

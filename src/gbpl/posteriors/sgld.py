@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -29,6 +30,7 @@ from gbpl.posteriors.diagnostics import (
     summaries,
     traced,
 )
+from gbpl.priors import squared_norm
 from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def minibatch_gradient(problem: Problem, params: Any, rows: Int[Array, " row"]) 
 
 def clip_by_norm(gradient: Any, limit: float | Array) -> Any:
     """The gradient, shortened to norm `limit` if it is longer."""
-    norm = jnp.sqrt(sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)), jnp.zeros(())))
+    norm = jnp.sqrt(squared_norm(gradient))
     return jax.tree.map(lambda leaf: leaf * jnp.where(norm > limit, limit / norm, 1.0), gradient)
 
 
@@ -163,10 +165,7 @@ class SGLD(MemberPosterior):
             )
         quality = assess(summary, chain_draws)
         self._diagnostics = {
-            "max_rhat": quality.max_rhat,
-            "min_ess": quality.min_ess,
-            "max_rhat_weights": quality.max_rhat_weights,
-            "min_ess_weights": quality.min_ess_weights,
+            **asdict(quality),
             "chains": self.chains,
             "kept": kept,
             "step_size": self.step_size,

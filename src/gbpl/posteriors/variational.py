@@ -15,7 +15,7 @@ import numpy as np
 import optax
 
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem, flatten, unflatten
-from gbpl.posteriors.last_layer import LastLayer, require_last_layer
+from gbpl.posteriors.last_layer import LastLayer, last_layer_draws, require_last_layer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,11 +130,7 @@ class Variational(MemberPosterior):
         noise = np.random.default_rng(seed).standard_normal((draws, len(self.mean)))
         if not self.full:
             return unflatten(self.mean + noise * np.exp(self.spread), self.form)
-        vectors = (self.mean + noise @ self.root.T).reshape(draws, -1, self.problem.surrogate.n_raw)
-        weights = vectors.astype(np.float32)
-        params = self.problem.params
-        hidden = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (draws, *np.shape(leaf))), params[:-1])
-        return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
+        return last_layer_draws(self.problem, self.mean + noise @ self.root.T)
 
     def objective(self, *, draws: int = 512, seed: int = 0) -> tuple[float, float]:
         """J(Q) with the full loss, and its Monte Carlo standard error; the KL term is exact."""
