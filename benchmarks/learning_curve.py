@@ -5,6 +5,10 @@
 "paper" is one ReLU network with prior sd 1 and eta 1, a validation split of one fifth, patience 20 and zeta
 selected from {1, 0.1, 0.01, 0.001} by validation welfare; "default" is GBPLNet(). The printed columns are those of
 the paper's learning-curve table.
+What the text leaves open in the paper's setting was settled by looking: patience 10, then 20 with batches of about
+128, then 20 with batches of at most 128 were run with these seeds, and the last kept. Against the printed values
+n = 2000 lay 3.1, 2.1 and 2.4 combined standard errors below, n = 1000 (not run with patience 10) 2.1 and 1.6.
+
 Replication r draws its data with seed r and fits with random_state r; regret is that of the deterministic rule on
 10,000 fresh rows under the known conditional means.
 """
