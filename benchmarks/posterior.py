@@ -72,7 +72,7 @@ def example(folder: Path | None) -> None:
     for seed in range(20):
         policy, sample = fit(seed), DESIGN.sample(1500, seed=seed)
         x, y = sample.x[1200:], sample.outcomes[1200:]
-        held = np.setdiff1d(np.arange(1200), policy._training.members[0].train)
+        held = np.setdiff1d(np.arange(1200), policy._training.fit.members[0].train)
         gap = np.diff(sample.outcomes[:1200][held], axis=1)
         loss = 0.5 * np.mean((gap[:, 0] - policy.decision_function(sample.x[:1200][held])) ** 2)  # the full loss
         for clip, found in rows.items():

@@ -16,9 +16,11 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 
-import gbpl.estimator
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet
+import gbpl.nuisance
+import gbpl.path
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, LoggedFeedback, PerAction
 
 ROWS = 20
 RNG = np.random.default_rng(0)
@@ -29,6 +31,9 @@ WEIGHT = RNG.uniform(0.5, 2.0, ROWS)
 XF = pd.DataFrame(X, columns=["age", "dose", "income"])
 YF = pd.DataFrame(Y, columns=["wait", "treat"])
 WRONG = (TypeError, ValueError)
+LOG = {"y": Y[:, 0], "action": np.array(["a", "b"] * 10), "propensity": np.full(ROWS, 0.5)}
+LOG3 = {"y": Y[:, 0], "action": np.array(["a", "b", "c", "a"] * 5), "propensity": np.full(ROWS, 0.3)}
+FEEDBACK = LoggedFeedback.of(X, LOG["y"], LOG["action"], propensity=0.5)
 
 
 def put(array: np.ndarray, *places: tuple[Any, float]) -> np.ndarray:
@@ -213,6 +218,64 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     ("actions none", {"actions": []}, ValueError, r"actions .*\b2 actions.* 0\b"),
     ("actions twice", {"actions": ["a", "a"]}, ValueError, r"actions must differ.*\['a', 'a'\]"),
     ("actions a number", {"actions": 2}, WRONG, r"actions "),
+    # what goes with logged feedback needs the action
+    ("propensity alone", {"propensity": 0.5}, ValueError, r"propensity .*without action; give the action taken"),
+    ("controls alone", {"controls": X[:, :1]}, ValueError, r"controls .*without action; give the action taken"),
+    ("outcomes of both with an action", {**LOG, "y": Y}, ValueError, r"y must have one number .*\(20, 2\)"),
+    ("an action and no outcome", {**LOG, "y": None}, ValueError, r"y .*None: the outcome of the action taken"),
+    *(
+        (f"a LoggedFeedback and {name}", {"X": FEEDBACK, "y": None, name: part}, ValueError, r"LoggedFeedback.* alone")
+        for name, part in {
+            **LOG, "controls": X[:, :1], "cost": {"a": 1.0}, "sample_weight": WEIGHT, "groups": np.arange(ROWS),
+        }.items()
+    ),
+    (
+        "other actions than the LoggedFeedback's",
+        {"X": FEEDBACK, "y": None, "actions": ["b", "a"]},
+        ValueError,
+        r"actions is \['b', 'a'\].*\['a', 'b'\]",
+    ),
+    ("clip above 1/3 of three actions", {**LOG3, "clip": 0.4}, ValueError, r"clip .*below 1/3.* 0\.4; try 0\.00666667"),
+]  # fmt: skip
+
+# Of logged feedback, and refused without any too: what is wrong is wrong before the data are looked at.
+CONSTANTS: list[tuple[str, dict[str, Any], Any, str]] = [
+    ("pseudo_outcome x", {"pseudo_outcome": "x"}, ValueError, r"pseudo_outcome .*dr, ipw, centered_ipw, dm, got 'x'"),
+    ("pseudo_outcome None", {"pseudo_outcome": None}, ValueError, r"pseudo_outcome .*dr, ipw.*got None"),
+    ("correction 2", {"correction": 2}, ValueError, r"correction .*\[0, 1\], got 2; try 1\.0"),
+    ("correction negative", {"correction": -0.1}, ValueError, r"correction .*\[0, 1\], got -0\.1; try"),
+    ("correction NaN", {"correction": np.nan}, ValueError, r"correction .*nan; try"),
+    ("correction None", {"correction": None}, ValueError, r"correction .*'auto'.*None; try"),
+    ("correction a wrong word", {"correction": "full"}, ValueError, r"correction .*'auto'.*'full'; try"),
+    ("correction a list", {"correction": [1.0, 0.0]}, ValueError, r"correction .*\[1\.0, 0\.0\]; try"),
+    *(
+        (
+            f"correction of {name}",
+            {"correction": 0.5, "pseudo_outcome": name},
+            ValueError,
+            rf"correction is 0\.5, but pseudo_outcome='{name}' has none; leave it at 'auto', or .*'dr'",
+        )
+        for name in ("ipw", "centered_ipw", "dm")
+    ),
+    ("clip 0.7", {"clip": 0.7}, ValueError, r"clip .*\[0, 0\.5\), got 0\.7; try 0\.01"),
+    ("clip 0.5", {"clip": 0.5}, ValueError, r"clip .*\[0, 0\.5\), got 0\.5; try 0\.01"),
+    ("clip -1", {"clip": -1}, ValueError, r"clip .*\[0, 0\.5\), got -1; try 0\.01"),
+    ("clip NaN", {"clip": np.nan}, ValueError, r"clip .*nan; try 0\.01"),
+    ("clip None", {"clip": None}, ValueError, r"clip .*'auto'.*None; try 0\.01"),
+    ("clip a wrong word", {"clip": "none"}, ValueError, r"clip .*'auto'.*'none'; try 0\.01"),
+    ("nuisance_folds 1", {"nuisance_folds": 1}, ValueError, r"nuisance.folds .*>= 2, got 1; try 5"),
+    ("nuisance_folds 2.0", {"nuisance_folds": 2.0}, ValueError, r"nuisance.folds .*whole number.*2\.0; try 5"),
+    ("nuisance_folds True", {"nuisance_folds": True}, ValueError, r"nuisance.folds .*True; try 5"),
+    ("nuisance_folds None", {"nuisance_folds": None}, ValueError, r"nuisance.folds .*None; try 5"),
+    ("nuisance_repeats 0", {"nuisance_repeats": 0}, ValueError, r"nuisance.repeats .*>= 1, got 0; try 1"),
+    ("nuisance_repeats 1.5", {"nuisance_repeats": 1.5}, ValueError, r"nuisance.repeats .*whole number.*1\.5; try 1"),
+    ("outcome_model a word", {"outcome_model": "forest"}, TypeError, r"model .*gbpl\.MLP\(\).*got 'forest'"),
+    ("outcome_model a number", {"outcome_model": 3}, TypeError, r"model .*gbpl\.MLP\(\).*got 3"),
+    ("outcome_model something else", {"outcome_model": Bare()}, TypeError, r"model .*gbpl\.MLP\(\).*Bare"),
+    *(
+        (f"outcome_model {kind.__name__}", {"outcome_model": kind}, TypeError, rf"class {kind.__name__}; add brackets")
+        for kind in (MLP, PerAction, Ridge)
+    ),
 ]  # fmt: skip
 
 
@@ -228,10 +291,11 @@ def fitted() -> GBPLNet:
 
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit_stack(*_: Any, **__: Any) -> None:
+    def work(*_: Any, **__: Any) -> None:
         pytest.fail("work began before the input was refused")
 
-    monkeypatch.setattr(gbpl.estimator, "fit_stack", fit_stack)
+    for module, name in ((gbpl.path, "fit_stack"), (gbpl.nuisance, "fit_stack"), (gbpl.nuisance, "_fitted")):
+        monkeypatch.setattr(module, name, work)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -240,11 +304,11 @@ def same(one: Any, other: Any) -> bool:
 
 def refuses(policy: GBPLNet, given: dict[str, Any], error: Any, message: str) -> None:
     """The fit fails as it should, and leaves every attribute as it was."""
-    data = {"X": X, "y": Y, "sample_weight": None, **given}
+    data = {"X": X, "y": Y, **given}
     policy.set_params(**{name: data.pop(name) for name in given if name in policy.get_params(deep=False)})
     before = dict(vars(policy))
     with pytest.raises(error, match=message):
-        policy.fit(data["X"], data["y"], sample_weight=data["sample_weight"])
+        policy.fit(**data)
     assert vars(policy).keys() == before.keys()
     changed = [name for name, value in before.items() if not same(value, vars(policy)[name])]
     assert not changed, f"the failed fit changed {changed}"
@@ -261,6 +325,25 @@ def test_fit_refuses(fitted: GBPLNet, given: dict[str, Any], error: Any, message
 
 
 @pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("data", [{}, LOG, LOG3], ids=["full", "logged", "three actions"])
+@parametrized(CONSTANTS)
+def test_fit_refuses_constants_of_logged_feedback(
+    given: dict[str, Any], error: Any, message: str, data: dict[str, Any]
+) -> None:
+    refuses(small(), {**data, **given}, error, message)
+
+
+@pytest.mark.parametrize("clip", [0.4, 0.02])
+def test_good_input_reaches_the_work(no_work: None, clip: float) -> None:
+    """So that what is refused above is refused for its own fault."""
+    for data in (LOG, {**LOG, "controls": X[:, :1]}, {} if clip == 0.4 else LOG3):
+        with pytest.raises(pytest.fail.Exception, match="work began"):
+            small(clip=clip, nuisance_folds=2, committee=2).fit(**{"X": X, "y": Y, **data})
+    with pytest.raises(pytest.fail.Exception, match="work began"):
+        small(actions=["a", "b"], nuisance_folds=2).fit(FEEDBACK)
+
+
+@pytest.mark.usefixtures("no_work")
 @pytest.mark.parametrize(
     "given", [{"X": X[:, 0]}, {"zeta": -1.0}, {"surrogate": "best"}], ids=["X", "zeta", "surrogate"]
 )
@@ -273,7 +356,7 @@ def test_a_fit_that_breaks_off_changes_nothing(fitted: GBPLNet, monkeypatch: pyt
     def broken(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gbpl.estimator, "fit_stack", broken)
+    monkeypatch.setattr(gbpl.path, "fit_stack", broken)
     policy = copy.deepcopy(fitted)
     before = dict(vars(policy))
     with pytest.raises(KeyboardInterrupt):

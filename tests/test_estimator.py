@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import gbpl.estimator
+import gbpl.path
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, StackFit
 
 ROWS = 60
@@ -357,13 +357,13 @@ def test_a_common_level_of_the_outcomes_means_nothing(count: int, level: float) 
 @pytest.mark.parametrize("surrogate", ["full", "gap"])
 def test_a_large_common_level_leaves_the_targets_their_digits(monkeypatch: pytest.MonkeyPatch, surrogate: str) -> None:
     targets: list[np.ndarray] = []
-    real = gbpl.estimator.fit_stack
+    real = gbpl.path.fit_stack
 
     def recorded(x: np.ndarray, target: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
         targets.append(np.asarray(target, float))
         return real(x, target, *arguments, **options)
 
-    monkeypatch.setattr(gbpl.estimator, "fit_stack", recorded)
+    monkeypatch.setattr(gbpl.path, "fit_stack", recorded)
     near = small(surrogate=surrogate).fit(X4, Y4)
     small(surrogate=surrogate).fit(X4, Y4 + 1e6)
     by_hand = Y4 - Y4.mean(axis=1, keepdims=True) if surrogate == "full" else Y4[:, 1:] - Y4[:, :1]
@@ -411,13 +411,13 @@ def test_units_of_the_features_mean_nothing_to_a_network() -> None:
 def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
     """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
     kept: list[tuple[np.ndarray, StackFit]] = []
-    real = gbpl.estimator.fit_stack
+    real = gbpl.path.fit_stack
 
     def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
         kept.append((x, real(x, *arguments, **options)))
         return kept[-1][1]
 
-    monkeypatch.setattr(gbpl.estimator, "fit_stack", recorded)
+    monkeypatch.setattr(gbpl.path, "fit_stack", recorded)
     return kept
 
 

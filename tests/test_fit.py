@@ -1,6 +1,7 @@
 """The contract of a stack: a member's result does not depend on its neighbours, and is what it says it is."""
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 
 import jax
@@ -102,6 +103,52 @@ def test_smaller_block_for_the_tail(table, members, stack, monkeypatch):
 
     shrinking = fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
     assert_same(shrinking.params, stack.params)
+
+
+def test_tables_side_by_side_are_separate_fits(table, members):
+    """Members of two tables, one below the other, against a fit of each table alone."""
+    x, gap = table
+    tables = (gap, -0.5 * gap[::-1] + 0.3)
+    chosen = members[3:7]
+    mixed = [dataclasses.replace(m, table=number) for m in chosen for number in (1, 0)]  # neighbours differ in table
+    stacked = fit_stack(x, np.concatenate(tables), mixed, Binary(), MODEL, config=CONFIG)
+    for number, target in enumerate(tables):
+        apart = fit_stack(x, target, chosen, Binary(), MODEL, config=CONFIG)
+        places = [place for place, member in enumerate(mixed) if member.table == number]
+        assert_same(stacked.select(places), apart.params)
+        assert stacked.best_epoch[places].tolist() == apart.best_epoch.tolist()
+        np.testing.assert_allclose(stacked.best_loss[places], apart.best_loss, rtol=1e-3, atol=1e-5)
+    first, second = (jax.tree.leaves(stacked.select([place])) for place in (0, 1))
+    assert max(np.abs(a - b).max() for a, b in zip(first, second, strict=True)) > 0.05, "the tables must differ"
+
+
+def test_every_part_of_a_tree_of_targets_is_in_tables(table):
+    """A tree of targets: each leaf is stacked, and a member reads the rows of its table in each."""
+    x, gap = table
+
+    @dataclass(frozen=True)
+    class Weighted:
+        n_raw: int = 1
+
+        def row_loss(self, raw, target, zeta):
+            value, size = target
+            return size * 0.5 * jnp.sum((value - raw) ** 2, axis=-1)
+
+    rng = np.random.default_rng(0)
+    values = [gap, gap[::-1].copy()]
+    sizes = [rng.uniform(0.5, 1.5, N).astype(np.float32) for _ in range(2)]
+    config = FitConfig(max_epochs=600, batch_size=N, learning_rate=0.02, clip_norm=1e6)
+    fit = fit_stack(
+        x, (np.concatenate(values), np.concatenate(sizes)),
+        [Member(np.arange(N), table=t, prior_sd=0.1) for t in (1, 0)], Weighted(), Linear(), config=config,
+    )  # fmt: skip
+    design = np.column_stack([x, np.ones(N)])
+    for place, t in enumerate((1, 0)):
+        ridge = np.eye(design.shape[1]) / 0.1**2
+        w = sizes[t][:, None]
+        expected = np.linalg.solve(design.T @ (w * design) + ridge, design.T @ (w * values[t]))[:, 0]
+        got = np.append(fit.params[0]["weight"][place, :, 0], fit.params[0]["bias"][place, 0])
+        np.testing.assert_allclose(got, expected, atol=3e-4)
 
 
 def test_best_weights_are_kept(table, members, stack):
@@ -253,3 +300,89 @@ def test_bad_members(table):
         Member(np.empty(0, int))
     with pytest.raises(ValueError, match="zeta must be a finite number > 0, got -1"):
         Member(np.arange(3), zeta=-1)
+
+
+# -- folds ------------------------------------------------------------------------------------------------
+
+
+def assert_every_row_once(folds, n):
+    np.testing.assert_array_equal(np.sort(np.concatenate(folds)), np.arange(n))
+    assert all(np.array_equal(fold, np.sort(fold)) and fold.dtype == np.int32 for fold in folds)
+
+
+@pytest.mark.parametrize(("n", "count"), [(103, 5), (6, 3), (7, 7)])
+@pytest.mark.parametrize("stratified", [False, True])
+def test_folds_hold_every_row_once_and_are_even(n, count, stratified):
+    strata = np.random.default_rng(0).integers(0, 3, n) if stratified else None
+    folds = fold_rows(n, count, seed=1, strata=strata)
+    assert len(folds) == count
+    assert_every_row_once(folds, n)
+    sizes = [len(fold) for fold in folds]
+    assert max(sizes) - min(sizes) <= 1
+    if stratified:
+        for number in range(3):
+            of_it = [np.sum(strata[fold] == number) for fold in folds]
+            assert max(of_it) - min(of_it) <= 1
+
+
+def test_folds_follow_their_seed():
+    one, same, other = (fold_rows(50, 4, seed=seed) for seed in (1, 1, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    groups = np.arange(50) // 2
+    one, same, other = (fold_rows(50, 4, seed=seed, groups=groups) for seed in (1, 1, 2**32 + 2))
+    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_groups_stay_together(stratified):
+    rng = np.random.default_rng(3)
+    groups = rng.permutation(np.repeat(np.arange(30), rng.integers(1, 8, 30)))
+    n = len(groups)
+    strata = rng.integers(0, 2, n) if stratified else None
+    folds = fold_rows(n, 4, seed=0, strata=strata, groups=groups)
+    assert len(folds) == 4
+    assert_every_row_once(folds, n)
+    where = [{number for number, fold in enumerate(folds) if np.any(groups[fold] == group)} for group in range(30)]
+    assert all(len(found) == 1 for found in where)
+    sizes = [len(fold) for fold in folds]
+    assert min(sizes) > n / 4 - 8  # as even as groups of at most seven rows allow
+
+
+def test_groups_of_one_row_leave_the_strata_balanced():
+    n = 200
+    strata = (np.arange(n) % 10 == 0).astype(int)  # a rare action: 20 rows
+    folds = fold_rows(n, 5, seed=0, strata=strata, groups=np.random.default_rng(0).permutation(n))
+    assert_every_row_once(folds, n)
+    assert [int(strata[fold].sum()) for fold in folds] == [4] * 5
+    assert [len(fold) for fold in folds] == [40] * 5
+
+
+def test_groups_are_dealt_at_random():
+    groups = np.repeat(np.arange(40), 3)
+    together = np.zeros((40, 40))
+    for seed in range(30):
+        fold_of = np.empty(40, int)
+        for number, fold in enumerate(fold_rows(120, 2, seed=seed, groups=groups)):
+            fold_of[groups[fold]] = number
+        together += fold_of[:, None] == fold_of
+    pairs = together[np.triu_indices(40, 1)] / 30
+    assert 0.35 < pairs.mean() < 0.65
+    assert pairs.max() < 1.0
+    assert pairs.min() > 0.0
+
+
+@pytest.mark.parametrize("stratified", [False, True])
+def test_a_stratum_of_few_rows_or_groups_says_nothing(stratified):
+    """Whoever needs every action in every fold checks it, with a message of his own."""
+    strata = (np.arange(40) < 2).astype(int) if stratified else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_every_row_once(fold_rows(40, 4, seed=0, strata=strata, groups=np.arange(40) // 2), 40)
+
+
+def test_too_few_groups():
+    with pytest.raises(ValueError, match="3 groups cannot be dealt into 5 folds; use at most 3 folds"):
+        fold_rows(60, 5, seed=0, groups=np.arange(60) % 3)
+    assert len(fold_rows(60, 3, seed=0, groups=np.arange(60) % 3)) == 3

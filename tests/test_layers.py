@@ -15,11 +15,23 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "gbpl"
 
 # From low to high. A module imports from lower layers, or from its own without a cycle. A package has one place.
 LAYERS = (
-    ("surrogates", "models", "priors", "devices", "progress", "feedback", "pseudo_outcomes", "overlap", "welfare"),
+    (
+        "surrogates",
+        "models",
+        "priors",
+        "devices",
+        "progress",
+        "feedback",
+        "logged",
+        "pseudo_outcomes",
+        "overlap",
+        "value",
+        "welfare",
+    ),
     ("stack",),
     ("batches",),
     ("fit", "evaluate"),
-    ("zeta", "nuisance", "eta", "posteriors", "baselines"),
+    ("zeta", "nuisance", "offpolicy", "eta", "posteriors", "baselines", "path"),
     ("decisions", "bounds"),
     ("posterior",),
     ("estimator",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -15,12 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from matplotlib.patches import StepPatch
+from matplotlib.patches import Rectangle, StepPatch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gbpl.overlap import ClipWelfare, OverlapReport
 from gbpl.plots import (
     plot_disagreement,
     plot_groups,
+    plot_overlap,
     plot_score_at,
     plot_scores,
     plot_threshold,
@@ -39,6 +41,7 @@ PATH = SimpleNamespace(
     welfare=np.array([0.41, 0.43, 0.42]),
     welfare_se=np.array([0.01, 0.02, 0.03]),
     weight=np.array([0.0, 0.75, 0.25]),
+    correction=np.ones(3),
 )
 PAPER = {  # the table of posterior action disagreement
     "agreement": [0.9955, 0.7176, 0.6568, 0.5799, 0.5225],
@@ -95,20 +98,25 @@ def test_draws_on_its_own_figure_or_on_the_given_axes(name: str) -> None:
     assert given.get_ylabel()
 
 
-@pytest.mark.parametrize("name", PLOTS)
-def test_all_words_are_on_the_picture_and_none_overlap(name: str) -> None:
-    ax = PLOTS[name]()
-    ax.figure.draw_without_rendering()
-    legend = ax.get_legend()
-    words = [ax.xaxis.label, ax.yaxis.label, ax.title, *ax.texts, *(legend.get_texts() if legend else [])]
-    for axis in (ax.xaxis, ax.yaxis):
-        low, high = sorted(axis.get_view_interval())  # ticks beyond are not drawn
-        words += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+def assert_words_on_the_picture_and_apart(axes: Sequence[Axes]) -> None:
+    axes[0].figure.draw_without_rendering()
+    words = []
+    for ax in axes:
+        legend = ax.get_legend()
+        words += [ax.xaxis.label, ax.yaxis.label, ax.title, *ax.texts, *(legend.get_texts() if legend else [])]
+        for axis in (ax.xaxis, ax.yaxis):
+            low, high = sorted(axis.get_view_interval())  # ticks beyond are not drawn
+            words += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
     boxes = [word.get_window_extent() for word in words if word.get_text()]
     for i, box in enumerate(boxes):
         assert box.x0 >= -1
         assert box.x1 <= 641
         assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_all_words_are_on_the_picture_and_none_overlap(name: str) -> None:
+    assert_words_on_the_picture_and_apart([PLOTS[name]()])
 
 
 def test_matplotlib_waits_for_a_call() -> None:
@@ -257,6 +265,109 @@ def test_zeta_path_without_weights_has_no_row_of_them() -> None:
     assert ax.get_title() == ""
 
 
+def overlap_of(n_actions: int, *, labels: Sequence[object] | None = None, clips: Sequence[float] = ()) -> OverlapReport:
+    """A report with made-up counts: its numbers are other tests' matter."""
+    rng = np.random.default_rng(n_actions)
+    counts = rng.integers(900, 12_000, n_actions)
+    edges = np.linspace(0.0, 1.0, 51) if n_actions == 2 else np.geomspace(1e-4, 1.0, 51)
+    return OverlapReport(
+        actions=np.array(labels if labels is not None else range(n_actions)), counts=counts,
+        smallest_propensity=np.full(n_actions, 1e-3), clip=0.05, clipped_fraction=0.2433, effective_size=2071.9,
+        effective_size_by_action=rng.permutation(n_actions) * 10.0 + 5.0, quantile_99=12.9, largest=57.7,
+        outside_support=None, outside_by_action=None, estimated=True, histogram_edges=edges,
+        histogram=rng.integers(0, 90, (n_actions, 2, 50)),
+        welfare_by_clip=tuple(ClipWelfare(c, 0.2 + c, 0.002 + c / 9, 0.1, 1000 + 9000 * c) for c in clips),
+    )  # fmt: skip
+
+
+LONG = "a treatment with a rather long name, number "
+CLIPS = (0.01, 0.02, 0.05, 0.1, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("n_actions", "long", "clips"),
+    [
+        *((k, long, clips) for k in (2, 3, 34) for long, clips in ((True, ()), (True, CLIPS), (False, CLIPS))),
+        (5, True, (0.05,)),
+        (5, True, (0.0, 0.01, 0.05)),
+        (2, True, np.geomspace(0.001, 0.3, 30).tolist()),
+    ],
+)
+def test_overlap_words_are_apart(n_actions: int, long: bool, clips: Sequence[float]) -> None:
+    labels = [f"{LONG}${i}$" for i in range(n_actions)] if long else None
+    axes = plot_overlap(overlap_of(n_actions, labels=labels, clips=clips))
+    assert len(axes) == (2 if clips else 1)
+    assert_array_equal(axes[0].figure.get_size_inches() * axes[0].figure.dpi, [640, 400])
+    assert_words_on_the_picture_and_apart(axes)
+
+
+def spans(ax: Axes) -> list[list[float]]:
+    return [[p.get_x(), p.get_x() + p.get_width()] for p in ax.patches if isinstance(p, Rectangle)]
+
+
+def test_overlap_of_two_actions_is_mirrored() -> None:
+    report = overlap_of(2, labels=["keep $1", "pay $2 or $3"])
+    (ax,) = plot_overlap(report)
+    up, down = [item for item in ax.patches if isinstance(item, StepPatch)]
+    for item, counts in ((up, report.histogram[1, 1]), (down, -report.histogram[1, 0])):
+        assert_array_equal(item.get_data().values, counts)
+        assert_array_equal(item.get_data().edges, report.histogram_edges)
+    assert_allclose(spans(ax), [[0.0, 0.05], [0.95, 1.0]])
+    legend = [t.get_text() for t in ax.get_legend().get_texts()]
+    assert legend == [r"took pay \$2 or \$3", r"took keep \$1", "clipped (24.3% of rows)"]
+    assert ax.get_xlabel() == r"estimated propensity of pay \$2 or \$3"
+    ax.figure.draw_without_rendering()
+    assert not any("-" in t.get_text() or "−" in t.get_text() for t in ax.get_yticklabels())  # noqa: RUF001
+
+
+def test_overlap_strips_are_the_actions_of_smallest_effective_size() -> None:
+    report = overlap_of(34)
+    (ax,) = plot_overlap(report)
+    shown = sorted(range(34), key=lambda a: report.effective_size_by_action[a])[:6]
+    ticks = dict(zip([t.get_text() for t in ax.get_yticklabels()], ax.get_yticks(), strict=True))
+    assert {int(tick.split("\n")[0]) for tick in ticks} == set(shown)
+    assert "6 of 34" in ax.get_ylabel()
+    assert ax.get_xscale() == "log"
+    assert_allclose(spans(ax), [[1e-4, 0.05]])
+    steps = [item.get_data() for item in ax.patches if isinstance(item, StepPatch)]
+    for tick, place in ticks.items():
+        a = int(tick.split("\n")[0])
+        assert tick.endswith(f"({report.effective_size_by_action[a]:.0f})")
+        up, down = [step.values - place for step in steps if step.baseline == place]
+        assert_allclose(up / up.max(), report.histogram[a, 1] / report.histogram[a, 1].max())
+        assert_allclose(down / down.min(), report.histogram[a, 0] / report.histogram[a, 0].max())
+        assert max(up.max(), -down.min()) < 0.5  # strips do not meet
+
+
+def test_overlap_with_only_the_logged_propensity_draws_takers_alone() -> None:
+    report = overlap_of(3)
+    report.histogram[:, 0] = 0
+    (ax,) = plot_overlap(report)
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["took it", "clipped (24.3% of rows)"]
+    assert "of 3" not in ax.get_ylabel()
+
+
+def test_overlap_shows_welfare_by_clip() -> None:
+    report = overlap_of(2, clips=(0.1, 0.0, 0.01, 0.05))
+    figure = Figure()
+    given = figure.subplots(1, 2)
+    assert plot_overlap(report, axes=given) == tuple(given)
+    ax = given[1]
+    rows = sorted(report.welfare_by_clip, key=lambda row: row.clip)
+    dots, ends = bars(ax)
+    assert ax.get_xscale() == "log"
+    assert_allclose(dots[1:, 0], [0.01, 0.05, 0.1])
+    assert 0.0 < dots[0, 0] < 0.01  # no clipping: left of all
+    assert_allclose(dots[:, 1], [row.welfare for row in rows])
+    assert_allclose(ends, [[row.welfare - 1.96 * row.se, row.welfare + 1.96 * row.se] for row in rows])
+    assert_allclose(line(ax, "clip in use"), [[0.05], [0.25]])
+    ticks = [t.get_text() for t in ax.get_xticklabels()]
+    assert ticks[0] == "0\n1.0k"
+    assert "0.05\n1.4k" in ticks
+    other = plot_overlap(overlap_of(2, clips=(0.3,)))[1]
+    assert other.get_legend() is None
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -271,8 +382,25 @@ def test_zeta_path_without_weights_has_no_row_of_them() -> None:
         (lambda: plot_groups([0.1], [0.1]), "agreement must have 5 groups"),
         (lambda: plot_groups(PAPER["agreement"], [0.1]), "regret must have 5 numbers"),
         (lambda: plot_threshold([0.1], [0.1], labels=["a", "b"]), "labels must have as many"),
+        (lambda: plot_overlap(overlap_of(2, clips=CLIPS), axes=[Figure().add_subplot()]), "axes must be 2 Axes"),
     ],
 )
 def test_errors_say_what_is_wrong(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_path_with_two_corrections_has_a_line_and_a_weight_for_each() -> None:
+    two = SimpleNamespace(
+        zeta=np.array([10.0, 1.0, 0.1, 5.0, 0.2]),
+        welfare=np.array([0.41, 0.43, 0.42, 0.44, 0.40]),
+        welfare_se=np.full(5, 0.01),
+        weight=np.array([0.1, 0.3, 0.1, 0.4, 0.1]),
+        correction=np.array([1.0, 1.0, 1.0, 0.0, 0.0]),
+    )
+    ax = plot_zeta_path(two)  # type: ignore[arg-type]
+    lines = [line for line in ax.lines if not str(line.get_label()).startswith("_")]
+    assert [line.get_label() for line in lines] == ["correction 1: weight 50%", "correction 0: weight 50%"]
+    np.testing.assert_allclose(lines[0].get_xdata(), [0.1, 1.0, 10.0])
+    np.testing.assert_allclose(lines[1].get_ydata(), [0.40, 0.44])
+    assert not ax.texts, "weights above the axes would run into each other"

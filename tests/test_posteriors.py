@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import scipy.stats
 from jax import enable_x64
+from sklearn.linear_model import Ridge
 
-from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, regret, welfare
+import gbpl.posteriors.bootstrap
+from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
 from gbpl.posterior import Draws
 from gbpl.posteriors import METHODS, Exact, LastLayer, PosteriorError, Problem, Variational
 from gbpl.posteriors.last_layer import gauss_newton
@@ -118,6 +120,31 @@ def test_committee_is_the_equal_mixture():
     hidden = draws[0]["weight"]
     assert np.array_equal(hidden[:10], np.broadcast_to(policy.params_[0]["weight"][0], hidden[:10].shape))
     assert np.array_equal(hidden[10:], np.broadcast_to(policy.params_[0]["weight"][1], hidden[10:].shape))
+
+
+def test_a_log_s_members_are_refitted_to_their_own_tables(monkeypatch):
+    """Each fold has pseudo-outcomes that have not seen it: the posterior of its members is that of those."""
+    seen = []
+    real = gbpl.posteriors.bootstrap.fit_stack
+    monkeypatch.setattr(
+        gbpl.posteriors.bootstrap, "fit_stack", lambda *given, **options: seen.append(given) or real(*given, **options)
+    )
+    rng = np.random.default_rng(5)
+    action = rng.permutation(np.arange(N) % 2)
+    policy = GBPLNet(
+        committee=2, model=Linear(), outcome_model=PerAction(Ridge()), nuisance_folds=2, random_state=0,
+        fit_config=FitConfig(max_epochs=5),
+    ).fit(X, Y[2][np.arange(N), action], action=action, propensity=0.5)  # fmt: skip
+    posterior = policy.posterior("bootstrap", refits=2 * len(policy.member_weights_))
+    ((x, target, members, *_),) = seen
+    assert target.shape[0] == 4 * N  # with the correction and without, two folds each
+    assert x.shape[0] == N
+    fold = np.array([member.label["fold"] for member in members])
+    table = np.array([member.table for member in members])
+    np.testing.assert_array_equal(table % 2, fold)
+    assert set(table) == {0, 1, 2, 3}
+    assert len(members) == 2 * len(policy.member_weights_)
+    assert [part.count for part in posterior.parts] == [2] * len(policy.member_weights_)
 
 
 def problem_of(model, surrogate, *, n=40, weights=None, eta=1.3, zeta=0.7, prior_sd=0.8, seed=1, scale=1.0):
@@ -373,3 +400,12 @@ def test_a_policy_of_no_size_still_has_a_posterior():
         )
     np.testing.assert_allclose(policy.predict_proba(NEW), 0.5)
     assert len(policy.posterior().sample(10)[-1]["bias"]) == 10
+
+
+def test_bootstrap_of_members_with_unequal_shares_has_draws_for_its_default() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 3))
+    y = np.column_stack([np.zeros(80), x[:, 0]]) + rng.normal(size=(80, 2))
+    net = GBPLNet(random_state=0, committee=2, model=MLP(hidden=(4,)), fit_config=FitConfig(max_epochs=10)).fit(x, y)
+    assert len(set(net.zeta_path_.weight)) > 1
+    assert net.posterior("bootstrap", refits=20).scores(x).shape[0] == 20

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -19,7 +20,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from gbpl import MLP, Binary, FitConfig, GBPLNet
+from gbpl import MLP, Binary, FitConfig, GBPLNet, PerAction
 
 ROWS = 60
 
@@ -85,9 +86,12 @@ def test_parameters_go_in_and_out() -> None:
     given = {
         "zeta": [1.0, 0.1], "eta": 2.0, "prior_sd": 0.5, "surrogate": surrogate, "model": model, "committee": 3,
         "validation_fraction": 0.3, "actions": ["a", "b"], "fit_config": config, "random_state": 4, "device": "cpu",
-        "progress": False,
+        "progress": False, "pseudo_outcome": "ipw", "outcome_model": MLP(hidden=(5,)), "correction": 0.5,
+        "nuisance_folds": 3, "nuisance_repeats": 2, "clip": 0.03,
     }  # fmt: skip
     policy = GBPLNet(**given)
+    assert set(GBPLNet().get_params()) == set(given)
+    assert all(GBPLNet().get_params()[name] != value for name, value in given.items())  # nothing is a default
     assert policy.get_params() == given
     assert GBPLNet().set_params(**given).get_params() == given
     assert clone(policy).get_params() == given
@@ -96,13 +100,32 @@ def test_parameters_go_in_and_out() -> None:
         policy.set_params(zetta=1.0)
 
 
+def test_an_outcome_model_of_scikit_learn_goes_in_and_out() -> None:
+    model = PerAction(Ridge(alpha=3.0))
+    policy = GBPLNet(outcome_model=model)
+    assert policy.get_params()["outcome_model"] is model
+    again = clone(policy).outcome_model
+    assert isinstance(again, PerAction)
+    assert again.regressor is not model.regressor  # a clone shares nothing that can be fitted
+    assert again.regressor.get_params() == model.regressor.get_params()
+    assert repr(clone(policy)) == repr(policy)
+
+
+def test_parameters_of_a_regressor_can_be_set() -> None:
+    policy = GBPLNet(outcome_model=Ridge(alpha=3.0))
+    assert policy.get_params()["outcome_model__alpha"] == 3.0
+    again = clone(policy).set_params(outcome_model__alpha=5.0)
+    assert again.outcome_model.alpha == 5.0
+    assert policy.outcome_model.alpha == 3.0
+
+
 def test_parameters_are_keywords() -> None:
     with pytest.raises(TypeError):
         GBPLNet(1.0)  # type: ignore[misc]
 
 
 def test_nothing_is_checked_before_fit() -> None:
-    wrong = GBPLNet(zeta=-1.0, committee="many", model=3)
+    wrong = GBPLNet(zeta=-1.0, committee="many", model=3, pseudo_outcome="x", correction=2, nuisance_folds=0, clip=9)
     assert clone(wrong).get_params() == wrong.get_params()
     with pytest.raises(ValueError, match="zeta"):
         wrong.fit(X, Y)
@@ -198,3 +221,92 @@ def test_pickle_of_a_pipeline() -> None:
     again = pickle.loads(pickle.dumps(pipeline))
     assert_array_equal(again.predict_proba(X), pipeline.predict_proba(X))
     assert_array_equal(again.predict(X), pipeline.predict(X))
+
+
+# -- logged feedback through the tools --------------------------------------------------------------------
+
+LOGGED = 200  # enough for 30 of each action in half of the rows: fewer get a warning
+XL = RNG.normal(size=(LOGGED, 3)) * [1.0, 10.0, 0.1] + 3.0
+CHANCE = RNG.choice([0.4, 0.5, 0.6], LOGGED)  # of "treat"; few values, so that no row is the lowest by itself
+TREATED = RNG.random(LOGGED) < CHANCE
+ACTION = np.where(TREATED, "treat", "hold")
+TAKEN = np.where(TREATED, CHANCE, 1.0 - CHANCE)
+OUTCOME = TREATED * (XL[:, 0] - 3.0) + 0.3 * RNG.normal(size=LOGGED)
+
+
+def logged(**changes: Any) -> GBPLNet:
+    given = {"outcome_model": PerAction(Ridge()), "nuisance_folds": 2, "fit_config": FitConfig(max_epochs=5)}
+    return small(**{**given, **changes})
+
+
+def routed(**changes: Any) -> Pipeline:
+    net = logged(**changes)
+    net.set_fit_request(action=True, propensity=True).set_score_request(action=True, propensity=True)
+    return Pipeline([("scale", StandardScaler()), ("net", net)])
+
+
+@pytest.mark.parametrize("propensity", [TAKEN, 0.5], ids=["a number a row", "a number"])
+def test_a_pipeline_routes_the_log(propensity: Any) -> None:
+    with config_context(enable_metadata_routing=True):
+        pipeline = routed().fit(XL, OUTCOME, action=ACTION, propensity=propensity)
+        found = pipeline.score(XL, OUTCOME, action=ACTION, propensity=propensity)
+    scaled = StandardScaler().fit_transform(XL)
+    alone = logged().fit(scaled, OUTCOME, action=ACTION, propensity=propensity)
+    assert pipeline["net"].actions_.tolist() == ["hold", "treat"]
+    assert_array_equal(pipeline.predict_proba(XL), alone.predict_proba(scaled))
+    assert_array_equal(pipeline.predict(XL), alone.predict(scaled))
+    assert_array_equal(pipeline["net"].pseudo_outcomes_, alone.pseudo_outcomes_)
+    assert found == alone.score(scaled, OUTCOME, action=ACTION, propensity=propensity)
+
+
+@pytest.mark.parametrize("propensity", [TAKEN, 0.5], ids=["a number a row", "a number"])
+def test_grid_search_routes_the_log(propensity: Any) -> None:
+    """Each split is fitted and scored with its own rows of the actions and propensities."""
+    widths = [0.5, 1.0]
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(routed(), {"net__prior_sd": widths}, cv=2, error_score="raise")
+        search.fit(XL, OUTCOME, action=ACTION, propensity=propensity)
+        told = search.score(XL, OUTCOME, action=ACTION, propensity=propensity)
+    train, test = list(KFold(2).split(XL))[1]
+    scaler = StandardScaler().fit(XL[train])
+
+    def part(rows: np.ndarray) -> dict[str, Any]:
+        known = propensity if np.ndim(propensity) == 0 else propensity[rows]
+        return {"y": OUTCOME[rows], "action": ACTION[rows], "propensity": known}
+
+    for place, width in enumerate(widths):
+        policy = logged(prior_sd=width).fit(scaler.transform(XL[train]), **part(train))
+        by_hand = policy.score(scaler.transform(XL[test]), **part(test))
+        assert_allclose(search.cv_results_["split1_test_score"][place], by_hand, rtol=1e-12)
+    assert search.best_params_["net__prior_sd"] in widths
+    scaled = StandardScaler().fit_transform(XL)
+    best = logged(prior_sd=search.best_params_["net__prior_sd"]).fit(scaled, **part(np.arange(LOGGED)))
+    assert_array_equal(search.predict(XL), best.predict(scaled))
+    assert_allclose(told, best.score(scaled, **part(np.arange(LOGGED))))
+
+
+def test_propensities_that_are_not_asked_for_are_refused() -> None:
+    with config_context(enable_metadata_routing=True):
+        pipeline = Pipeline([("scale", StandardScaler()), ("net", logged().set_fit_request(action=True))])
+        with pytest.raises(ValueError, match=r"\[propensity\] are passed but are not explicitly set"):
+            pipeline.fit(XL, OUTCOME, action=ACTION, propensity=TAKEN)
+
+
+def test_a_pipeline_takes_the_log_without_routing() -> None:
+    pipeline = make_pipeline(StandardScaler(), logged())
+    pipeline.fit(XL, OUTCOME, gbplnet__action=ACTION, gbplnet__propensity=TAKEN)
+    scaled = StandardScaler().fit_transform(XL)
+    alone = logged().fit(scaled, OUTCOME, action=ACTION, propensity=TAKEN)
+    assert_array_equal(pipeline.predict_proba(XL), alone.predict_proba(scaled))
+
+
+def test_score_of_a_log_is_its_doubly_robust_value() -> None:
+    half, rest = np.arange(0, LOGGED, 2), np.arange(1, LOGGED, 2)
+    policy = logged().fit(XL[half], OUTCOME[half], action=ACTION[half], propensity=TAKEN[half])
+    found = policy.score(XL[rest], OUTCOME[rest], action=ACTION[rest], propensity=TAKEN[rest])
+    value = policy.value(XL[rest], OUTCOME[rest], action=ACTION[rest], propensity=TAKEN[rest], estimator="dr")
+    assert found == value.estimate
+    follows = policy.predict(XL[rest]) == ACTION[rest]
+    plain = np.mean(follows / TAKEN[rest] * OUTCOME[rest])  # inverse propensity: noisier, but of the same thing
+    error = np.std(follows / TAKEN[rest] * OUTCOME[rest]) / np.sqrt(len(rest))
+    assert abs(found - plain) < 3.0 * error

@@ -12,9 +12,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-import gbpl.estimator
+import gbpl.path
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, StackFit, Surrogate, ZetaPath
-from gbpl.zeta import AUTO_PATH, OutOfFold, average_weights, select_weights
+from gbpl.zeta import AUTO_PATH, OutOfFold, average_weights, common_size, select_weights
 
 ZETAS = np.array([2.0, 0.5, 0.01])
 ROWS = 40
@@ -33,8 +33,10 @@ def judged(
     weight: np.ndarray | None,
     surrogate: Surrogate,
     zetas: np.ndarray = ZETAS,
+    *,
+    level: float = 0.0,
 ) -> ZetaPath:
-    judge = OutOfFold(zetas, surrogate)
+    judge = OutOfFold(zetas, surrogate, level=level)
     judge.add(policies, outcomes, weight)
     return judge.path()
 
@@ -50,16 +52,18 @@ def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
     return float(np.sqrt(np.sum(weight**2 * (values - mean) ** 2)) / np.sum(weight))
 
 
-def path_of(welfare: list[float], covariance: Any) -> ZetaPath:
-    """A path of which only welfare and its covariance matter."""
-    zeros = np.zeros(len(welfare))
+def path_of(welfare: Any, covariance: Any = None, **columns: Any) -> ZetaPath:
+    """A path of which only welfare, its covariance and the columns given matter."""
+    count = len(welfare)
     names = ("welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size", "weight")
-    return ZetaPath(
-        zeta=np.arange(1.0, len(welfare) + 1),
-        welfare=np.array(welfare),
-        covariance=np.array(covariance, float),
-        **dict.fromkeys(names, zeros),
-    )
+    given = {
+        **dict.fromkeys(names, np.zeros(count)),
+        "zeta": np.arange(1.0, count + 1),
+        "correction": np.ones(count),
+        **{name: np.array(column, float) for name, column in columns.items()},
+    }
+    spread = np.eye(count) if covariance is None else covariance
+    return ZetaPath(welfare=np.array(welfare, float), covariance=np.array(spread, float), **given)
 
 
 # -- judging ----------------------------------------------------------------------------------------------
@@ -146,6 +150,38 @@ def test_rows_may_come_in_parts(weighted: bool) -> None:
         assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_added_are_one_pass(weighted: bool) -> None:
+    policies, outcomes, weight = made_up(3)
+    given, correction = weight if weighted else None, np.array([1.0, 0.0, 1.0])
+    whole = OutOfFold(ZETAS, FullVector(3), correction, level=0.7)
+    whole.add(policies, outcomes, given)
+    empty = whole.fresh()
+    assert (empty.total, empty.level) == (0.0, 0.7)
+    parts = []
+    for rows in (slice(0, 7), slice(7, 8), slice(8, ROWS)):
+        parts.append(empty.fresh())
+        parts[-1].add(policies[:, rows], outcomes[rows], None if given is None else given[rows])
+    before = [part.path() for part in parts]
+    together, again = (parts[0] + parts[1] + parts[2]).path(), (parts[2] + empty + parts[0] + parts[1]).path()
+    expected = whole.path()
+    assert_array_equal(expected.correction, correction)
+    assert (expected.covariance != 0.0).all()
+    for name in (*expected.to_dict(), "covariance"):
+        assert_allclose(getattr(together, name), getattr(expected, name), atol=1e-12, err_msg=name)
+        assert_allclose(getattr(again, name), getattr(expected, name), atol=1e-12, err_msg=name)
+        for part, old in zip(parts, before, strict=True):  # adding leaves the parts as they were
+            assert_array_equal(getattr(part.path(), name), getattr(old, name), err_msg=name)
+
+
+@pytest.mark.parametrize("level", [-3.0, 0.4, 100.0])
+def test_the_level_taken_off_is_given_back(level: float) -> None:
+    policies, outcomes, weight = made_up(3)
+    plain, moved = (judged(policies, outcomes, weight, FullVector(3), level=c) for c in (0.0, level))
+    for name in (*plain.to_dict(), "covariance"):
+        assert_allclose(getattr(moved, name), getattr(plain, name), atol=1e-7, err_msg=name)
+
+
 def test_only_ratios_of_weights_matter_to_the_path() -> None:
     policies, outcomes, weight = made_up(2)
     one, other = (judged(policies, outcomes, c * weight, Binary()) for c in (1.0, 100.0))
@@ -156,7 +192,9 @@ def test_only_ratios_of_weights_matter_to_the_path() -> None:
 @pytest.mark.parametrize("shift", [1e6, 1e9])
 def test_a_large_common_level_leaves_the_standard_errors_alone(shift: float) -> None:
     policies, outcomes, weight = made_up(2)
-    near, far = (judged(policies, outcomes + c, weight, Binary()) for c in (0.0, shift))
+    near, far = (
+        judged(policies, outcomes + c, weight, Binary(), level=float(np.mean(outcomes + c))) for c in (0.0, shift)
+    )
     assert_allclose(far.welfare - shift, near.welfare, atol=1e-14 * shift)
     assert_allclose(far.welfare_se, near.welfare_se, rtol=1e-4)
     assert_allclose(far.shortfall_se, near.shortfall_se, rtol=1e-4, atol=1e-6)
@@ -167,6 +205,7 @@ def test_the_path_is_a_table() -> None:
     path = judged(*made_up(2), Binary())
     columns = path.to_dict()
     assert {"zeta", "welfare", "welfare_se", "randomized_welfare", "penalized_welfare", "weight"} <= set(columns)
+    assert columns["correction"].tolist() == [1.0] * len(ZETAS)  # full feedback has no correction to leave out
     frame = pd.DataFrame(columns)
     assert frame.shape == (len(ZETAS), len(columns))
     assert_array_equal(frame["welfare"], path.welfare)
@@ -181,6 +220,29 @@ def test_the_path_is_a_table() -> None:
 
 def test_select_takes_the_highest_welfare() -> None:
     assert select_weights(path_of([0.1, 0.5, 0.4], np.eye(3))).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("best", [1, 3])
+def test_select_averages_the_corrections_of_the_best_zeta(best: int) -> None:
+    """Two tables at the same two zetas: the zeta is chosen, and its two entries share by who may be better."""
+    rng = np.random.default_rng(best)
+    root = 0.2 * rng.normal(size=(4, 6))
+    covariance = root @ root.T
+    welfare = np.array([0.9, 1.0, 0.95, 1.0])
+    welfare[best] += 0.1
+    path = path_of(welfare, covariance, zeta=[3.0, 0.3, 3.0, 0.3], correction=[1.0, 1.0, 0.0, 0.0])
+    weights = select_weights(path)
+    assert weights[[0, 2]].tolist() == [0.0, 0.0]
+    spread = np.sqrt(covariance[1, 1] + covariance[3, 3] - 2.0 * covariance[1, 3])
+    chance = norm.cdf((welfare[1] - welfare[3]) / spread)  # P(V_1 > V_3) of two joint normals
+    assert 0.05 < chance < 0.95
+    assert_allclose(weights[[1, 3]], [chance, 1.0 - chance], atol=0.025)
+    assert weights.sum() == 1.0
+
+
+def test_select_gives_all_to_the_better_correction_where_that_is_clear() -> None:
+    path = path_of([0.0, 1.0, 0.5, 0.2], 1e-6 * np.eye(4), zeta=[3.0, 0.3, 3.0, 0.3], correction=[1, 1, 0, 0])
+    assert select_weights(path).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -251,6 +313,40 @@ def test_average_takes_a_covariance_with_rounding_errors() -> None:
     assert average_weights(path_of([1.0, 2.0, 1.0], rough)).tolist() == [0.0, 1.0, 0.0]
 
 
+@pytest.mark.parametrize("size", [0.3, 1e-9, 0.7071])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_single_zeta_counts_exactly_one(count: int, size: float) -> None:
+    """Selected members are not rescaled, whatever the sizes of the others."""
+    weight = np.eye(count)[-1]
+    sizes = np.append(np.full(count - 1, 0.5), size)
+    assert common_size(path_of(np.zeros(count), size=sizes, weight=weight)).tolist() == weight.tolist()
+
+
+def test_equal_sizes_leave_the_weights() -> None:
+    weight = np.array([0.2, 0.5, 0.3])
+    found = common_size(path_of(np.zeros(3), size=np.full(3, 0.37), weight=weight))
+    assert_allclose(found, weight, rtol=1e-12)
+    assert_allclose(found.sum(), weight.sum(), rtol=1e-12)
+
+
+def test_scores_are_brought_to_their_mean_size() -> None:
+    """Each zeta's deviation from uniform, once multiplied, has its weight times the mean size."""
+    rng = np.random.default_rng(0)
+    weight, size = rng.dirichlet(np.ones(5)), rng.uniform(1e-3, 0.7, 5)
+    mean = sum(w * s for w, s in zip(weight, size, strict=True))
+    found = common_size(path_of(np.zeros(5), size=size, weight=weight))
+    assert_allclose(found * size, weight * mean)
+    assert_allclose(np.sum(found * size), mean)
+    twice = common_size(path_of(np.zeros(5), size=2.0 * size, weight=weight))
+    assert_allclose(twice, found)  # only ratios of sizes matter
+
+
+def test_a_policy_of_no_size_counts_nothing() -> None:
+    found = common_size(path_of(np.zeros(3), size=[0.0, 0.2, 0.4], weight=[0.5, 0.25, 0.25]))
+    assert_allclose(found, [0.0, 0.25 * 0.15 / 0.2, 0.25 * 0.15 / 0.4])
+    assert common_size(path_of(np.zeros(2), weight=[0.5, 0.5])).tolist() == [0.0, 0.0]
+
+
 # -- in the estimator -------------------------------------------------------------------------------------
 
 
@@ -258,13 +354,13 @@ def test_average_takes_a_covariance_with_rounding_errors() -> None:
 def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
     """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
     kept: list[tuple[np.ndarray, StackFit]] = []
-    real = gbpl.estimator.fit_stack
+    real = gbpl.path.fit_stack
 
     def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
         kept.append((x, real(x, *arguments, **options)))
         return kept[-1][1]
 
-    monkeypatch.setattr(gbpl.estimator, "fit_stack", recorded)
+    monkeypatch.setattr(gbpl.path, "fit_stack", recorded)
     return kept
 
 
@@ -337,7 +433,7 @@ def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted
 def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, _ = table(2)
     plain = small().fit(x, y)
-    real = gbpl.estimator.fit_stack
+    real = gbpl.path.fit_stack
 
     def misleading(*arguments: Any, **options: Any) -> StackFit:
         """The losses say that the zeta chosen above is by far the worst."""
@@ -347,7 +443,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
         losses = tuple(np.full_like(loss, b) for loss, b in zip(stack.validation_loss, bad, strict=True))
         return replace(stack, best_loss=bad, validation_loss=losses, train_loss=losses)
 
-    monkeypatch.setattr(gbpl.estimator, "fit_stack", misleading)
+    monkeypatch.setattr(gbpl.path, "fit_stack", misleading)
     again = small().fit(x, y)
     assert again.zeta_ == plain.zeta_
     assert_array_equal(again.predict_proba(x), plain.predict_proba(x))
@@ -357,7 +453,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
 def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) -> None:
     """Turning the networks of one zeta round makes it choose against every row: the other one is selected."""
     x, y, _ = table(2)
-    real = gbpl.estimator.fit_stack
+    real = gbpl.path.fit_stack
 
     def turned(*arguments: Any, **options: Any) -> StackFit:
         stack = real(*arguments, **options)
@@ -369,7 +465,7 @@ def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) 
         }
         return replace(stack, params=[*stack.params[:-1], last])
 
-    monkeypatch.setattr(gbpl.estimator, "fit_stack", turned)
+    monkeypatch.setattr(gbpl.path, "fit_stack", turned)
     assert small().fit(x, y).zeta_ == [3.0, 0.3][1 - worst]
 
 

@@ -15,13 +15,19 @@ from gbpl.decisions import (
 from gbpl.estimator import GBPLNet
 from gbpl.feedback import FullFeedback
 from gbpl.fit import FitConfig, NonFiniteLossError, StackFit, fit_stack
+from gbpl.logged import LoggedFeedback
 from gbpl.models import MLP, EquinoxModel, FlaxModel, FunctionModel, Linear, RandomFeatures, ScoreModel
+from gbpl.nuisance import CrossFit, EstimatedPropensityWarning, Nuisances, PerAction, WithAction
+from gbpl.offpolicy import policy_value
+from gbpl.overlap import ClipWelfare, OverlapReport, OverlapWarning, overlap_report
 from gbpl.posterior import Draws, Posterior
 from gbpl.posteriors import PosteriorError, PosteriorWarning, Problem
 from gbpl.posteriors.diagnostics import to_arviz
 from gbpl.priors import GaussianPrior
+from gbpl.pseudo_outcomes import clip_propensity, doubly_robust, ipw
 from gbpl.stack import Member, across_folds, fold_rows, over_zeta
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate, project_simplex
+from gbpl.value import Value, off_policy_value
 from gbpl.welfare import deterministic, penalized_welfare, regret, welfare
 from gbpl.zeta import ZetaPath
 
@@ -32,9 +38,12 @@ __all__ = [
     "Assessment",
     "BaselineGap",
     "Binary",
+    "ClipWelfare",
+    "CrossFit",
     "Decision",
     "Draws",
     "EquinoxModel",
+    "EstimatedPropensityWarning",
     "FitConfig",
     "FlaxModel",
     "FullFeedback",
@@ -43,8 +52,13 @@ __all__ = [
     "GBPLNet",
     "GaussianPrior",
     "Linear",
+    "LoggedFeedback",
     "Member",
     "NonFiniteLossError",
+    "Nuisances",
+    "OverlapReport",
+    "OverlapWarning",
+    "PerAction",
     "Posterior",
     "PosteriorError",
     "PosteriorWarning",
@@ -53,19 +67,27 @@ __all__ = [
     "ScoreModel",
     "StackFit",
     "Surrogate",
+    "Value",
+    "WithAction",
     "ZetaPath",
     "across_folds",
     "apply_costs",
     "assess",
     "capacity_rule",
+    "clip_propensity",
     "defer_rule",
     "deterministic",
     "disagreement",
+    "doubly_robust",
     "fit_stack",
     "fold_rows",
+    "ipw",
     "map_rule",
+    "off_policy_value",
     "over_zeta",
+    "overlap_report",
     "penalized_welfare",
+    "policy_value",
     "posterior_mean_rule",
     "project_simplex",
     "regret",

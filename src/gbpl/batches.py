@@ -31,7 +31,7 @@ class FitConfig:
     max_epochs: int = 200
     patience: int = 10
     clip_norm: float = 10.0
-    epoch_rows: int = 131_072
+    epoch_rows: int = 32_768
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip_norm"):

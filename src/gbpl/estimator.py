@@ -7,30 +7,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import _safe_indexing, check_random_state
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
-from gbpl.devices import aligned_empty, resolve_devices
-from gbpl.evaluate import combined_policy, member_policies
-from gbpl.feedback import FullFeedback, Standardizer, align_outcomes, check_features, check_outcomes, check_weights
-from gbpl.fit import FitConfig, StackFit, fit_stack
-from gbpl.models import MLP, ScoreModel, as_model
+from gbpl.devices import resolve_devices
+from gbpl.evaluate import combined_policy
+from gbpl.feedback import FullFeedback, align_outcomes, check_features
+from gbpl.fit import FitConfig
+from gbpl.logged import LoggedFeedback
+from gbpl.models import MLP, as_model
+from gbpl.nuisance import CONSTRUCTIONS, CrossFit, Nuisances
+from gbpl.offpolicy import compare, overlap_of, policy_value, value_from
+from gbpl.overlap import warn_if_weak
+from gbpl.path import PathFit, PathSettings, Table, fit_path
 from gbpl.posterior import Posterior
-from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, Problem, fit_bootstrap
-from gbpl.stack import Member, across_folds, fold_rows, over_zeta
+from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, fit_bootstrap
+from gbpl.stack import fold_rows
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
-from gbpl.welfare import deterministic, welfare
-from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, select_weights
+from gbpl.value import Value, check_estimator_name, logged_value, mean_value
+from gbpl.welfare import deterministic
+from gbpl.zeta import AUTO_PATH
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
 __all__ = ["GBPLNet"]
 
-JUDGED_AT_A_TIME = 65_536
+CORRECTIONS = (1.0, 0.0)  # of correction="auto"; the first judges
+MODEL_PATH = (3.0, 0.1)  # zetas of the outcome model alone: without noise they differ little, and two do
 
 
 def _positive(name: str, value: Any, hint: str) -> float:
@@ -43,56 +49,13 @@ def _positive(name: str, value: Any, hint: str) -> float:
     return number
 
 
-def _scaled_target(
-    surrogate: Surrogate, outcomes: Float[np.ndarray, "row action"], scale: float
-) -> Float[np.ndarray, "row score"]:
-    """Target of outcomes / scale. Rows are centred first: the loss is the same, and float32 keeps its digits."""
-    target = None
-    for start in range(0, len(outcomes), JUDGED_AT_A_TIME):
-        part = np.asarray(outcomes[start : start + JUDGED_AT_A_TIME], np.float64)
-        if getattr(surrogate, "centered", True):
-            part = part - part.mean(axis=1, keepdims=True)
-        block = np.asarray(surrogate.target((part / scale).astype(np.float32)))
-        if target is None:
-            target = aligned_empty((len(outcomes), block.shape[1]))
-        target[start : start + JUDGED_AT_A_TIME] = block
-    assert target is not None
-    return target
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class _Training:
-    """What posteriors need of the fit: rows and targets as the members saw them, and the members that count."""
+    """What posteriors and values need of the fit."""
 
-    x: Float[np.ndarray, "row feature"]
-    target: Float[np.ndarray, "row score"]
-    members: tuple[Member, ...]
-    weights: Float[np.ndarray, " member"]
-    surrogate: Surrogate
-
-    def problems(self, model: ScoreModel, params: Any) -> list[Problem]:
-        """The generalized posterior of each member; members of one fold share their rows."""
-        folds: dict[int, tuple] = {}
-        problems = []
-        for number, member in enumerate(self.members):
-            if id(member.train) not in folds:
-                weights = None if member.weights is None else member.weights / np.mean(member.weights)
-                folds[id(member.train)] = self.x[member.train], self.target[member.train], weights
-            x, target, weights = folds[id(member.train)]
-            problem = Problem(
-                model=model,
-                surrogate=self.surrogate,
-                x=x,
-                target=target,
-                weights=weights,
-                zeta=member.zeta,
-                eta=member.eta,
-                prior_sd=member.prior_sd,
-                params=jax.tree.map(lambda leaf, number=number: leaf[number], params),
-                seed=member.seed,
-            )
-            problems.append(problem)
-        return problems
+    fit: PathFit
+    feedback: FullFeedback
+    nuisances: Nuisances | None
 
 
 class GBPLNet(BaseEstimator):
@@ -122,7 +85,21 @@ class GBPLNet(BaseEstimator):
     validation_fraction : number in (0, 1)
         Share of rows that stop the fit when `committee` is None.
     actions : list or None
-        Labels of the actions; the columns' names, or 0, 1, ... if None.
+        Labels of the actions, in order; if None the columns' names (0, 1, ... if there are none), or with logged
+        feedback the labels found, sorted.
+    pseudo_outcome : "dr", "ipw", "centered_ipw" or "dm"
+        With logged feedback: doubly robust, inverse propensity as in the paper, the same around a regression of the
+        outcome on the features, or the outcome model alone.
+    outcome_model : None, a score model, a scikit-learn regressor, `PerAction(regressor)` or `WithAction(regressor)`
+        With logged feedback: the model of the mean outcomes; None is the network with a masked loss.
+    nuisance_folds, nuisance_repeats : int
+        With logged feedback: parts of the cross-fitting, actions balanced and groups together, and how often anew.
+    correction : "auto" or a number in [0, 1]
+        With `pseudo_outcome="dr"`: the share of the correction (Y - gamma) / e that is learned from. 1 is the doubly
+        robust table, 0 the outcome model. `"auto"` fits both and averages them as it does zetas, each weighted by the
+        probability that its doubly robust welfare out of fold is the best.
+    clip : "auto" or a number in [0, 1/K)
+        Propensities below are raised to it, the others of the row shrunk to sum to one; `"auto"` is 0.02 / K.
     fit_config : FitConfig or None
         Learning rate, batch size, patience and so on.
     random_state : int, RandomState or None
@@ -140,6 +117,9 @@ class GBPLNet(BaseEstimator):
     surrogate_, model_ : what was fitted
     params_, member_weights_ : parameters with a leading member axis, and what each member counts
     history_ : a dict a member: its zeta and fold, losses per epoch, best epoch
+    pseudo_outcomes_ : with logged feedback, the n x K table of scores, net of costs. Not kept when the policy is
+        pickled, like every other row of the training data
+    overlap_ : with logged feedback, the `OverlapReport`
 
     Examples
     --------
@@ -163,6 +143,12 @@ class GBPLNet(BaseEstimator):
         committee: int | None = 5,
         validation_fraction: float = 0.2,
         actions: Sequence[Any] | None = None,
+        pseudo_outcome: str = "dr",
+        outcome_model: Any = None,
+        correction: float | str = "auto",
+        nuisance_folds: int = 5,
+        nuisance_repeats: int = 1,
+        clip: float | str = "auto",
         fit_config: FitConfig | None = None,
         random_state: Any = None,
         device: str = "auto",
@@ -176,6 +162,12 @@ class GBPLNet(BaseEstimator):
         self.committee = committee
         self.validation_fraction = validation_fraction
         self.actions = actions
+        self.pseudo_outcome = pseudo_outcome
+        self.outcome_model = outcome_model
+        self.correction = correction
+        self.nuisance_folds = nuisance_folds
+        self.nuisance_repeats = nuisance_repeats
+        self.clip = clip
         self.fit_config = fit_config
         self.random_state = random_state
         self.device = device
@@ -189,58 +181,145 @@ class GBPLNet(BaseEstimator):
 
     # -- fitting ------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, *, sample_weight: Any = None) -> GBPLNet:
-        """Learn a policy from features and the outcome of every action.
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        action: Any = None,
+        propensity: Any = None,
+        controls: Any = None,
+        cost: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> GBPLNet:
+        """Learn a policy from features and outcomes.
 
-        `y` has one column for each action, or one column: the gap between action 1 and action 0. Of `sample_weight`
-        only the ratios matter; rows of weight zero are left out.
+        Without `action`, `y` has one column for each action, or one column: the gap between action 1 and action 0. A
+        table of pseudo-outcomes from elsewhere goes in the same way.
+
+        With `action` (a label a row), `y` is the outcome of that action, one number a row. `propensity` is then a
+        number (a randomized trial: the probability of the second of two actions, or of each of more), a mapping from
+        label to probability, one number a row (of the action taken), one column for each action, a scikit-learn
+        classifier to cross-fit, or None, where it is estimated by logistic regression and said so. The policy sees
+        `X`; models of outcomes and propensities see `X` and `controls`. `X` may also be a `LoggedFeedback`, which has
+        it all.
+
+        `cost` is what each action costs, a mapping from label or one number an action; rows of one of the `groups` stay
+        in one fold; of `sample_weight` only the ratios matter, and rows of weight zero are left out.
         """
         eta, zetas = self._checked_constants()
-        validate_data(clone(self), X, skip_check_array=True)  # names of the features, before any work
-        feedback = FullFeedback.of(X, y, actions=self.actions, sample_weight=sample_weight)
-        surrogate = self._checked_surrogate(feedback.outcomes.shape[1])
-        model = as_model(MLP() if self.model is None else self.model)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        folds = self._checked_folds(len(feedback), seed)
-
-        scale = feedback.scale
-        if scale == 0.0:
-            scale = 1.0
-            warnings.warn(
-                "the outcomes of the actions never differ: every policy has the same welfare, and the one fitted "
-                "means nothing",
-                UserWarning,
-                stacklevel=2,
+        self._cross_fit(0)  # its settings, too, are refused before any work
+        logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, self.actions)
+        source = X if logged is None else logged.source
+        validate_data(clone(self), source, skip_check_array=True)  # names of the features, before any work
+        if logged is None:
+            feedback = FullFeedback.of(
+                X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups
             )
-        eta = 1.0 / scale if eta is None else eta
-        path = np.array(AUTO_PATH) * scale if zetas is None else np.array(zetas)
-        rows = np.arange(len(feedback), dtype=np.int32)
-        member = Member(rows, weights=feedback.weights, eta=eta * scale, prior_sd=self.prior_sd)
-        members = over_zeta(across_folds(member, folds, seed=seed), list(path / scale))
-        trained = rows if self.committee else members[0].train
-        weights = None if feedback.weights is None else feedback.weights[trained]
-        standardizer = Standardizer.fit(feedback.x, trained, weights)
-        x = standardizer.apply(feedback.x)
-        # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
-        inner = replace(surrogate, huber=surrogate.huber / scale)
-        target = _scaled_target(inner, feedback.outcomes, scale)
-        stack = fit_stack(
-            x, target, members, inner, model,
-            config=self.fit_config, device=self.device, progress=self.progress,
-        )  # fmt: skip
-        zeta_path = self._judge(stack, x, feedback, folds, path, surrogate, model)
-        counted = average_weights(zeta_path) if zetas is None else select_weights(zeta_path)
-        zeta_path = replace(zeta_path, weight=counted)
-        kept = np.flatnonzero(np.repeat(counted, len(folds)))
-        self._keep(X, feedback, standardizer, stack, zeta_path, kept, surrogate, model)
-        self.eta_, self.outcome_scale_ = eta, scale
-        shares = np.repeat(counted / len(folds), len(folds))[kept]
-        self._training = _Training(x, target, tuple(members[i] for i in kept), shares, inner)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = PathSettings(
+            surrogate=self._checked_surrogate(len((feedback if logged is None else logged).actions)),
+            model=as_model(MLP() if self.model is None else self.model),
+            zetas=zetas,
+            eta=eta,
+            prior_sd=self.prior_sd,
+            committee=bool(self.committee),
+            seed=seed,
+            config=self.fit_config,
+            device=self.device,
+            progress=self.progress,
+        )
+        folds = self._checked_folds(feedback if logged is None else logged, seed)
+        nuisances = None
+        if logged is not None:
+            outer = folds if self.committee else None
+            nuisances = self._cross_fit(seed).run(logged, self.pseudo_outcome, outer=outer, stacklevel=3)
+            scores = nuisances.pseudo_outcomes(self.pseudo_outcome, correction=self._corrections()[0])
+            feedback = FullFeedback(logged.x, scores, logged.weights, logged.actions, logged.groups)
+            tables = [self._table(nuisances, feedback, share) for share in self._corrections()]
+        else:
+            tables = [Table([feedback.outcomes], feedback.scale)]
+        fitted = fit_path(feedback, tables, folds, settings)
+        validate_data(self, source, skip_check_array=True)  # n_features_in_, feature_names_in_
+        self._keep(fitted, feedback, settings.surrogate)
+        self._training = _Training(fitted, feedback, nuisances)
+        if nuisances is not None:
+            self.pseudo_outcomes_ = feedback.outcomes
+            self.overlap_ = overlap_of(nuisances, feedback.outcomes, fitted.out_of_fold)
+            warn_if_weak(self.overlap_, stacklevel=3)
         return self
+
+    def _keep(self, fitted: PathFit, feedback: FullFeedback, surrogate: Surrogate) -> None:
+        self.actions_ = feedback.actions
+        self.zeta_path_ = fitted.path
+        self.zeta_ = float(fitted.path.zeta[int(np.argmax(fitted.path.weight))])
+        self.eta_, self.outcome_scale_ = fitted.eta, fitted.scale
+        self.surrogate_, self.model_ = surrogate, fitted.model
+        self.standardizer_ = fitted.standardizer
+        self.params_, self.member_weights_ = fitted.params, fitted.policy_weights
+        self.history_ = fitted.history
+
+    def _table(self, nuisances: Nuisances, feedback: FullFeedback, correction: float) -> Table:
+        """What members learn from: for each fold scores that have seen nothing of it, where there are any."""
+        whole = nuisances.pseudo_outcomes(self.pseudo_outcome, correction=correction)
+        scale = replace(feedback, outcomes=whole).scale
+        path = AUTO_PATH if correction > 0.0 else MODEL_PATH
+        if nuisances.fold_means is None:
+            return Table([whole], scale, correction, path)
+        each = [
+            nuisances.pseudo_outcomes(self.pseudo_outcome, correction=correction, fold=fold)
+            for fold in range(len(nuisances.fold_means))
+        ]
+        return Table(each, scale, correction, path)
+
+    def _corrections(self) -> tuple[float, ...]:
+        if self.pseudo_outcome != "dr":
+            return (1.0,)
+        return CORRECTIONS if isinstance(self.correction, str) else (float(self.correction),)
+
+    def _logged(
+        self, X: Any, y: Any, action: Any, propensity: Any, controls: Any, cost: Any, sample_weight: Any, groups: Any,
+        actions: Sequence[Any] | None,
+    ) -> LoggedFeedback | None:  # fmt: skip
+        """The logged feedback, or None where the outcomes of every action are given."""
+        if isinstance(X, LoggedFeedback):
+            if any(part is not None for part in (y, action, propensity, controls, cost, sample_weight, groups)):
+                raise ValueError("a LoggedFeedback has its outcome, action, propensity and so on; give it alone")
+            if actions is not None and list(actions) != X.actions.tolist():
+                raise ValueError(
+                    f"actions is {list(actions)}, but those of the LoggedFeedback are {X.actions.tolist()}"
+                )
+            return X
+        if action is None:
+            for name, part in (("propensity", propensity), ("controls", controls)):
+                if part is not None:
+                    raise ValueError(f"{name} is given without action; give the action taken on each row too")
+            return None
+        return LoggedFeedback.of(
+            X, y, action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
+            groups=groups, actions=actions,
+        )  # fmt: skip
+
+    def _cross_fit(self, seed: int) -> CrossFit:
+        device: Any = self.device
+        return CrossFit(
+            folds=self.nuisance_folds,
+            repeats=self.nuisance_repeats,
+            outcome_model=self.outcome_model,
+            clip=self.clip,
+            committee=self.committee,
+            validation_fraction=self.validation_fraction,
+            seed=seed,
+            fit_config=self.fit_config,
+            device=device,
+            progress=self.progress,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the training rows: a saved policy decides, it does not carry people's data."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_training"}
+        rows = ("_training", "pseudo_outcomes_")
+        return {name: value for name, value in super().__getstate__().items() if name not in rows}
 
     def _checked_constants(self) -> tuple[float | None, list[float] | None]:
         """eta and the zetas, None for "auto"; everything that can be refused before looking at data."""
@@ -258,6 +337,17 @@ class GBPLNet(BaseEstimator):
             raise ValueError(f"committee must be a whole number >= 2, or None for one network, got {self.committee!r}")
         if _positive("validation_fraction", self.validation_fraction, "try 0.2") >= 1:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}; try 0.2")
+        if self.pseudo_outcome not in CONSTRUCTIONS:
+            raise ValueError(f"pseudo_outcome must be one of {', '.join(CONSTRUCTIONS)}, got {self.pseudo_outcome!r}")
+        if not (isinstance(self.correction, str) and self.correction == "auto"):
+            number = isinstance(self.correction, int | float | np.number) and not isinstance(self.correction, bool)
+            if not (number and 0.0 <= float(self.correction) <= 1.0):
+                raise ValueError(f"correction must be 'auto' or a number in [0, 1], got {self.correction!r}; try 1.0")
+            if self.pseudo_outcome != "dr":
+                raise ValueError(
+                    f"correction is {self.correction!r}, but pseudo_outcome={self.pseudo_outcome!r} has none; leave it "
+                    "at 'auto', or use pseudo_outcome='dr'"
+                )
         if self.fit_config is not None and not isinstance(self.fit_config, FitConfig):
             raise TypeError(f"fit_config must be a gbpl.FitConfig or None, got {self.fit_config!r}")
         resolve_devices(self.device)
@@ -284,11 +374,15 @@ class GBPLNet(BaseEstimator):
             )
         return chosen
 
-    def _checked_folds(self, n: int, seed: int) -> list[np.ndarray]:
+    def _checked_folds(self, feedback: FullFeedback | LoggedFeedback, seed: int) -> list[np.ndarray]:
+        n = len(feedback)
         if self.committee is None:
             held = max(1, round(n * self.validation_fraction))
             if n - held < 1:
                 raise ValueError(f"too few rows: n_samples={n} leaves none to train on")
+            if feedback.groups is not None:
+                parts = max(2, round(1.0 / self.validation_fraction))
+                return fold_rows(n, parts, seed=seed, groups=feedback.groups)[:1]
             order = np.random.default_rng(seed).permutation(n)
             return [np.sort(order[:held]).astype(np.int32)]
         if n < 2 * self.committee:
@@ -296,63 +390,8 @@ class GBPLNet(BaseEstimator):
                 f"too few rows for the folds: n_samples={n}, and committee={self.committee} needs at least "
                 f"{2 * self.committee}; use a smaller committee, or committee=None"
             )
-        return fold_rows(n, self.committee, seed=seed)
-
-    def _judge(
-        self,
-        stack: StackFit,
-        x: Float[np.ndarray, "row feature"],
-        feedback: FullFeedback,
-        folds: list[np.ndarray],
-        path: Float[np.ndarray, " zeta"],
-        surrogate: Surrogate,
-        model: ScoreModel,
-    ) -> ZetaPath:
-        """Each member on the fold it did not train on."""
-        judge = OutOfFold(path, surrogate)
-        for number, fold in enumerate(folds):
-            params = stack.select(stack.find(fold=number))
-            for start in range(0, len(fold), JUDGED_AT_A_TIME):
-                rows = fold[start : start + JUDGED_AT_A_TIME]
-                policies = member_policies(model, surrogate, params, x[rows])
-                weights = None if feedback.weights is None else feedback.weights[rows]
-                judge.add(policies, feedback.outcomes[rows], weights)
-        return judge.path()
-
-    def _keep(
-        self,
-        X: Any,
-        feedback: FullFeedback,
-        standardizer: Standardizer,
-        stack: StackFit,
-        path: ZetaPath,
-        kept: np.ndarray,
-        surrogate: Surrogate,
-        model: ScoreModel,
-    ) -> None:
-        """Store the result. Scores of different zetas differ in size: they are averaged at a common size."""
-        validate_data(self, X, skip_check_array=True)  # n_features_in_, feature_names_in_
-        share = len(stack.members) // len(path.zeta)
-        common = float(path.weight @ path.size)
-        sized = np.where(path.size > 0, path.weight * common / np.maximum(path.size, 1e-12), 0.0)
-        weights = np.repeat(sized / share, share)
-        self.actions_ = feedback.actions
-        self.zeta_path_ = path
-        self.zeta_ = float(path.zeta[int(np.argmax(path.weight))])
-        self.surrogate_, self.model_ = surrogate, model
-        self.standardizer_ = standardizer
-        self.params_ = stack.select(kept)
-        self.member_weights_ = weights[kept]
-        self.history_ = [
-            {
-                "zeta": float(path.zeta[i // share]),
-                "fold": i % share,
-                "best_epoch": int(stack.best_epoch[i]),
-                "train_loss": stack.train_loss[i],
-                "validation_loss": stack.validation_loss[i],
-            }
-            for i in range(len(stack.members))
-        ]
+        strata = feedback.action if isinstance(feedback, LoggedFeedback) else None
+        return fold_rows(n, self.committee, seed=seed, strata=strata, groups=feedback.groups)
 
     # -- how sure -----------------------------------------------------------------------------------------
 
@@ -371,26 +410,28 @@ class GBPLNet(BaseEstimator):
             )
         if method not in METHODS:
             raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
-        problems = training.problems(self.model_, self.params_)
+        fitted = training.fit
+        problems = fitted.problems()
         if method == Bootstrap.method:
             if refits < 2 or options:
                 raise PosteriorError(
                     f"the bootstrap takes `refits` >= 2 and `seed`, got {refits} and {sorted(options)}"
                 )
             parts: Any = fit_bootstrap(
-                problems, training.members, (training.x, training.target),
-                refits=refits, seed=seed, config=self.fit_config, device=self.device, progress=self.progress,
+                problems, fitted.members, (fitted.x, fitted.target),
+                shares=fitted.shares, refits=refits, seed=seed,
+                config=self.fit_config, device=self.device, progress=self.progress,
             )  # fmt: skip
         else:
             parts = [METHODS[method](problem, **options) for problem in problems]
         return Posterior(
             parts,
-            training.weights,
+            fitted.shares,
             standardizer=self.standardizer_,
-            surrogate=training.surrogate,
+            surrogate=fitted.surrogate,
             actions=self.actions_,
-            gains=np.array([member.zeta for member in training.members]) * self.outcome_scale_,
-            default_draws=sum(part.count for part in parts) if method == Bootstrap.method else 400,
+            gains=np.array([member.zeta for member in fitted.members]) * self.outcome_scale_,
+            default_draws=refits if method == Bootstrap.method else 400,
         )
 
     # -- deciding -----------------------------------------------------------------------------------------
@@ -414,11 +455,117 @@ class GBPLNet(BaseEstimator):
         scores = np.asarray(self.surrogate_.scores_of_policy(policy))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Welfare of the deterministic rule on rows whose outcomes are all known."""
-        policy = self.predict_proba(X)
-        outcomes = check_outcomes(y if self.actions is not None else align_outcomes(y, self.actions_), len(policy))
-        if outcomes.shape[1] != len(self.actions_):
-            raise ValueError(f"y has {outcomes.shape[1]} actions, but the policy knows {len(self.actions_)}")
-        chosen = np.eye(len(self.actions_))[deterministic(policy)]
-        return welfare(chosen, outcomes, sample_weight=check_weights(sample_weight, len(policy)))
+    # -- worth ---------------------------------------------------------------------------------------------
+
+    def value(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        action: Any = None,
+        propensity: Any = None,
+        controls: Any = None,
+        cost: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        estimator: str = "dr",
+        rule: str = "deterministic",
+        baseline: Any = None,
+    ) -> Value:
+        """What the policy is worth on rows it has not learned from, with standard error and interval.
+
+        The data are as in `fit`. With `action` the estimator is `"dr"`, `"ipw"`, `"snipw"` or `"dm"`, as said at
+        `off_policy_value`, with nuisances cross-fitted on these rows; otherwise the mean over the table. `rule` is
+        `"deterministic"` or `"randomized"`. With a `baseline` (a label for everybody, a label a row, probabilities,
+        another policy, or `"logging"`, the policy that wrote the log) it is the gain over that, with
+        the error of the difference.
+        For the rows of the fit use `cross_fitted_value`.
+        """
+        check_is_fitted(self)
+        check_estimator_name(estimator)
+        labels = self.actions_.tolist()
+        logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, labels)
+        if logged is not None:
+            self._warn_if_trained_on(logged.x)
+            cross_fit = self._cross_fit(0)
+            return policy_value(
+                self, logged, estimator=estimator, rule=rule, baseline=baseline, nuisances=cross_fit, stacklevel=3
+            )
+        table = y if self.actions is not None else align_outcomes(y, self.actions_)
+        full = FullFeedback.of(
+            X, table, actions=labels, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=1
+        )
+        self._warn_if_trained_on(full.x)
+        counted = X if len(full) == _num_samples(X) else _safe_indexing(X, np.flatnonzero(np.asarray(sample_weight)))
+        return compare(
+            self,
+            baseline,
+            lambda policy: mean_value(policy, full.outcomes, weights=full.weights, groups=full.groups),
+            actions=self.actions_,
+            n=len(full),
+            rule=rule,
+            source=counted,
+            logged=None,
+        )
+
+    def cross_fitted_value(self, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None) -> Value:
+        """What the policy is worth, from the rows it learned on, each judged by the members that did not train on it.
+
+        Each row is decided by the networks that stopped on its fold, with zetas weighted by the other folds and, with
+        logged feedback, scores whose outcome models saw nothing of the fold. It is the value of networks fitted on the
+        other folds, a little below that of the committee of all. `baseline` is as in `value`.
+        """
+        check_is_fitted(self)
+        check_estimator_name(estimator)
+        training: _Training | None = getattr(self, "_training", None)
+        if training is None:
+            raise ValueError("this policy was loaded without its training rows; use value on new rows")
+        if training.fit.out_of_fold is None:
+            raise ValueError("cross_fitted_value needs a committee, got committee=None; use value on new rows")
+        feedback, nuisances = training.feedback, training.nuisances
+        logged = None
+        if nuisances is not None:
+            if estimator in ("dr", "dm") and nuisances.outcome_mean is None:
+                raise ValueError(
+                    f"estimator={estimator!r} needs an outcome model, and pseudo_outcome={self.pseudo_outcome!r} has "
+                    "none; use 'ipw' or 'snipw'"
+                )
+            log = nuisances.feedback
+            logged = logged_value(log.net_outcome, weights=log.weights, groups=log.groups)
+
+        def worth(policy: Float[np.ndarray, "row action"]) -> Value:
+            if nuisances is None:
+                return mean_value(policy, feedback.outcomes, weights=feedback.weights, groups=feedback.groups)
+            return value_from(nuisances, policy, estimator=estimator)
+
+        return compare(
+            training.fit.out_of_fold,
+            baseline,
+            worth,
+            actions=self.actions_,
+            n=len(feedback),
+            rule=rule,
+            source=feedback.x if nuisances is None else nuisances.feedback.source,
+            logged=logged,
+        )
+
+    def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"]) -> None:
+        training: _Training | None = getattr(self, "_training", None)
+        if training is not None and np.array_equal(training.feedback.x, x):
+            warnings.warn(
+                "these are the rows the policy learned from: their value is too good; use cross_fitted_value, or new "
+                "rows",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, action: Any = None, propensity: Any = None,
+        controls: Any = None, cost: Any = None,
+    ) -> float:  # fmt: skip
+        """Welfare of the deterministic rule: the mean over a table of outcomes, or doubly robust with `action`."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "these are the rows the policy learned from")
+            return self.value(
+                X, y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight
+            ).estimate

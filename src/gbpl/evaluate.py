@@ -20,7 +20,7 @@ from gbpl.surrogates import Surrogate, project_simplex
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-__all__ = ["combined_policy", "member_policies", "row_blocks"]
+__all__ = ["combined_policy", "member_outputs", "member_policies", "row_blocks"]
 
 BLOCK = 2048
 
@@ -53,6 +53,11 @@ def _over_rows(
     return out
 
 
+@partial(jax.jit, static_argnames="model")
+def _outputs(params: Any, x: Array, *, model: ScoreModel) -> Float[Array, "member row raw"]:
+    return jax.vmap(lambda p: model.apply(p, x))(params)
+
+
 @partial(jax.jit, static_argnames=("model", "surrogate"))
 def _policies(params: Any, x: Array, *, model: ScoreModel, surrogate: Surrogate) -> Float[Array, "member row action"]:
     return jax.vmap(lambda p: surrogate.policy(surrogate.scores(model.apply(p, x))))(params)
@@ -65,6 +70,14 @@ def _combined(
     policies = _policies(params, x, model=model, surrogate=surrogate)
     uniform = 1.0 / surrogate.n_actions
     return project_simplex(uniform + jnp.tensordot(weights, policies - uniform, axes=1))
+
+
+def member_outputs(
+    model: ScoreModel, params: Any, x: Float[np.ndarray, "row feature"]
+) -> Float[np.ndarray, "member row raw"]:
+    """Raw output of every member on every row."""
+    device_params = jax.device_put(params)
+    return _over_rows(lambda part: _outputs(device_params, part, model=model), x, axis=1)
 
 
 def member_policies(

@@ -5,7 +5,7 @@ Nothing behind this file checks user data again. A message says the value, the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,10 @@ from gbpl.devices import aligned_empty
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["FullFeedback", "Standardizer", "align_outcomes", "check_features", "check_outcomes", "check_weights"]
+__all__ = [
+    "FullFeedback", "Standardizer", "align_outcomes", "check_column", "check_cost", "check_features", "check_groups",
+    "check_outcomes", "check_weights", "label_array",
+]  # fmt: skip
 
 CHUNK = 65_536  # rows handled at a time where a temporary copy of everything would cost memory
 
@@ -66,14 +69,30 @@ def _finite(values: np.ndarray, table: Any, name: str) -> None:
     )
 
 
-def check_features(X: Any, *, min_rows: int = 1) -> Float[np.ndarray, "row feature"]:
+def check_features(X: Any, *, min_rows: int = 1, name: str = "X") -> Float[np.ndarray, "row feature"]:
     """Features as a finite float table."""
-    _numeric(X, "X")
+    _numeric(X, name)
     x = check_array(
-        X, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=min_rows, input_name="X"
+        X, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name
     )
-    _finite(x, X, "X")
+    _finite(x, X, name)
     return x
+
+
+def check_column(values: Any, n: int, name: str, what: str) -> Float[np.ndarray, " row"]:
+    """One finite number a row."""
+    if values is None:
+        raise ValueError(f"GBPLNet requires {name} to be passed, but the target {name} is None: {what}")
+    try:
+        column = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, {what}; got {values!r:.80}") from None
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.shape != (n,):
+        raise ValueError(f"{name} must have one number for each of the {n} rows, {what}; got shape {column.shape}")
+    _finite(column, None, name)
+    return column
 
 
 def check_outcomes(Y: Any, n: int) -> Float[np.ndarray, "row action"]:
@@ -129,33 +148,88 @@ def check_weights(sample_weight: Any, n: int) -> Float[np.ndarray, " row"] | Non
     return weights
 
 
+def check_groups(groups: Any, n: int) -> Int[np.ndarray, " row"] | None:
+    """Group of each row as numbers from zero, or None."""
+    if groups is None:
+        return None
+    given = np.asarray(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
+    if given.shape != (n,):
+        raise ValueError(f"groups must have one label for each of the {n} rows, got shape {given.shape}")
+    place: dict[Any, int] = {}
+    numbers = np.array([place.setdefault(label, len(place)) for label in given.tolist()], np.int64)
+    if len(place) < 2:
+        raise ValueError(
+            f"all rows are in one group, {given[0]!r}: folds keep groups together, so two or more are needed"
+        )
+    return numbers
+
+
+def check_cost(cost: Any, actions: np.ndarray, n: int) -> Float[np.ndarray, "row action"] | None:
+    """What each action costs on each row, in units of the outcome, or None."""
+    if cost is None:
+        return None
+    labels = actions.tolist()
+    if hasattr(cost, "columns"):
+        cost = align_outcomes(cost, actions, "cost")
+    elif hasattr(cost, "index") and hasattr(cost, "to_dict") and set(cost.index) == set(labels):
+        cost = cost.to_dict()
+    if isinstance(cost, Mapping):
+        unknown = [label for label in cost if label not in labels]
+        if unknown:
+            raise ValueError(f"cost names {unknown[0]!r}, but the actions are {labels}")
+        cost = [cost.get(label, 0.0) for label in labels]
+    try:
+        table = np.asarray(cost.to_numpy() if hasattr(cost, "to_numpy") else cost, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"cost must be numbers, one for each action, got {cost!r:.80}") from None
+    if table.ndim == 0:
+        raise ValueError(
+            f"cost is {float(table):g}, but of which action? Give a mapping, such as "
+            f"{{{labels[-1]!r}: {float(table):g}}}"
+        )
+    if table.shape not in ((len(labels),), (n, len(labels))):
+        raise ValueError(
+            f"cost must be a mapping from action to cost, one number for each of the {len(labels)} actions, or a table "
+            f"of ({n}, {len(labels)}); got shape {table.shape}"
+        )
+    if not np.isfinite(table).all():
+        raise ValueError("cost must be finite, got NaN or inf; an action without a cost has 0")
+    return np.broadcast_to(table, (n, len(labels)))
+
+
+def label_array(labels: Any) -> np.ndarray:
+    """Labels of actions as an array that gives them back as they came: mixed ones stay what they are."""
+    try:
+        listed = list(labels)
+    except TypeError:
+        raise ValueError(f"actions must be a list of labels, got {labels!r}") from None
+    if len({(type(label), label) for label in listed}) != len(listed):
+        raise ValueError(f"actions must differ from each other, got {listed}")
+    array = np.asarray(listed)
+    if array.ndim != 1 or [type(label) for label in array.tolist()] != [type(label) for label in listed]:
+        array = np.empty(len(listed), object)
+        array[:] = listed
+    return array
+
+
 def _check_actions(actions: Any, Y: Any, count: int) -> np.ndarray:
     if actions is None:
         named = getattr(Y, "columns", None)
         actions = named if named is not None and len(named) == count else range(count)
-    try:
-        listed = list(actions)
-    except TypeError:
-        raise ValueError(f"actions must be a list of {count} labels, got {actions!r}") from None
-    if len(listed) != count:
-        raise ValueError(f"actions must name the {count} actions of y, got {len(listed)}: {listed}")
-    if len({(type(label), label) for label in listed}) != count:
-        raise ValueError(f"actions must differ from each other, got {listed}")
-    labels = np.asarray(listed)
-    if labels.ndim != 1 or [type(label) for label in labels.tolist()] != [type(label) for label in listed]:
-        labels = np.empty(count, object)  # mixed labels stay what they are
-        labels[:] = listed
+    labels = label_array(actions)
+    if len(labels) != count:
+        raise ValueError(f"actions must name the {count} actions of y, got {len(labels)}: {labels.tolist()}")
     return labels
 
 
-def align_outcomes(Y: Any, actions: np.ndarray) -> Any:
+def align_outcomes(Y: Any, actions: np.ndarray, name: str = "y") -> Any:
     """A frame's columns in the order of the actions they are named after; anything else as it is."""
     named = getattr(Y, "columns", None)
     if named is None or len(named) != len(actions) or list(named) == actions.tolist():
         return Y
     unknown = [name for name in named if name not in actions.tolist()]
     if unknown:
-        raise ValueError(f"y has column(s) {unknown}, but the actions are {actions.tolist()}; rename or drop them")
+        raise ValueError(f"{name} has column(s) {unknown}, but the actions are {actions.tolist()}; rename or drop them")
     return Y[actions.tolist()]
 
 
@@ -163,27 +237,41 @@ def align_outcomes(Y: Any, actions: np.ndarray) -> Any:
 class FullFeedback:
     """Features and the outcome of every action, for every row.
 
-    `weights` are the user's sample weights, rows of weight zero removed; `actions` are the user's labels.
+    `weights` are the user's sample weights, rows of weight zero removed; `actions` are the user's labels; rows of one
+    of the `groups` stay in one fold.
     """
 
     x: Float[np.ndarray, "row feature"]
     outcomes: Float[np.ndarray, "row action"]
     weights: Float[np.ndarray, " row"] | None
     actions: np.ndarray
+    groups: Int[np.ndarray, " row"] | None = None
 
     @classmethod
     def of(
-        cls, X: Any, Y: Any, *, actions: Sequence[Any] | None = None, sample_weight: Any = None, min_rows: int = 2
+        cls,
+        X: Any,
+        Y: Any,
+        *,
+        actions: Sequence[Any] | None = None,
+        cost: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        min_rows: int = 2,
     ) -> FullFeedback:
         """Check a user's arrays or frames; one outcome column means the gap between two actions."""
         x = check_features(X, min_rows=min_rows)
         outcomes = check_outcomes(Y, len(x))
         weights = check_weights(sample_weight, len(x))
         labels = _check_actions(actions, Y, outcomes.shape[1])
+        paid, parts = check_cost(cost, labels, len(x)), check_groups(groups, len(x))
+        if paid is not None:
+            outcomes = outcomes - paid
         if weights is not None and (weights == 0).any():
             kept = weights > 0
             x, outcomes, weights = x[kept], outcomes[kept], weights[kept]
-        return cls(x, outcomes, weights, labels)
+            parts = None if parts is None else check_groups(parts[kept], int(kept.sum()))
+        return cls(x, outcomes, weights, labels, parts)
 
     def __len__(self) -> int:
         return len(self.x)

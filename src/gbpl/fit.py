@@ -70,6 +70,7 @@ class _Slot(NamedTuple):
 
     zeta: Float[Array, " slot"]
     penalty: Float[Array, " slot"]
+    offset: Int[Array, " slot"]
     validation: Int[Array, "slot chunk row"]
     validation_weight: Float[Array, "slot chunk row"]
 
@@ -115,25 +116,28 @@ def _train_block(
     """A few epochs of every slot; returns the new state and the training and validation loss of each epoch."""
     optimizer = config.optimizer()
 
-    def batch_loss(params: Any, batch: tuple[Array, Array], zeta: Array) -> Array:
+    def batch_loss(params: Any, batch: tuple[Array, Array], zeta: Array, offset: Array) -> Array:
         numbers, weights = batch
-        wanted = jax.tree.map(lambda leaf: leaf[numbers], target)
+        wanted = jax.tree.map(lambda leaf: leaf[offset + numbers], target)
         return jnp.sum(weights * objective.row_loss(model.apply(params, x[numbers]), wanted, zeta))
 
-    def step(carry: tuple, batch: tuple, zeta: Array, penalty: Array) -> tuple[tuple, Array]:
+    def step(carry: tuple, batch: tuple, zeta: Array, penalty: Array, offset: Array) -> tuple[tuple, Array]:
         params, moments = carry
-        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta) + penalty * squared_norm(p))(params)
+        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta, offset) + penalty * squared_norm(p))(
+            params
+        )
         updates, moments = optimizer.update(gradient, moments, params)
         params = optax.apply_updates(params, updates)
         return (params, moments), loss
 
     def validation_loss(params: Any, s: _Slot) -> Array:
-        return jax.lax.map(lambda part: batch_loss(params, part, s.zeta), (s.validation, s.validation_weight)).sum()
+        parts = s.validation, s.validation_weight
+        return jax.lax.map(lambda part: batch_loss(params, part, s.zeta, s.offset), parts).sum()
 
     def epoch(state: _State, batches: tuple[Array, Array]) -> tuple[_State, tuple[Array, Array]]:
         over_slots = jax.vmap(step)
         (params, moments), train = jax.lax.scan(
-            lambda carry, batch: over_slots(carry, batch, slot.zeta, slot.penalty),
+            lambda carry, batch: over_slots(carry, batch, slot.zeta, slot.penalty, slot.offset),
             (state.params, state.optimizer),
             batches,
         )
@@ -188,6 +192,7 @@ def fit_stack(
     """Fit every member and keep its best weights.
 
     `x` and `target` (an array, or any tree of arrays with the rows first) are shared; members name their rows.
+    `target` may hold several tables, the rows of each below those of the one before; a member's `table` says which.
     Members whose epochs have the same number of steps train side by side.
     """
     config = config or FitConfig()
@@ -281,6 +286,7 @@ class _Group:
         constants = {
             "zeta": np.array([m.zeta for m in members], np.float32),
             "penalty": np.array(penalty, np.float32),
+            "offset": np.array([m.table for m in members], np.int32) * np.int32(self.data[0].shape[0]),
             "validation": rows.reshape(shape),
             "validation_weight": weight.reshape(shape),
         }

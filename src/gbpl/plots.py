@@ -12,22 +12,27 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gbpl.overlap import shorten
+
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+    from gbpl.overlap import OverlapReport
     from gbpl.zeta import ZetaPath
 
 __all__ = [
-    "plot_disagreement", "plot_groups", "plot_score_at", "plot_scores", "plot_threshold", "plot_welfare",
-    "plot_zeta_path",
+    "plot_disagreement", "plot_groups", "plot_overlap", "plot_score_at", "plot_scores", "plot_threshold",
+    "plot_welfare", "plot_zeta_path",
 ]  # fmt: skip
 
 # Okabe and Ito's colours, told apart with any kind of colour vision and in grey.
 BLUE, SKY, ORANGE, RED, GREEN, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#767676"
+PALE = "#F7DFCC"  # RED on white, for regions
 GROUPS = ("0–0.2", "0.2–0.4", "0.4–0.6", "0.6–0.8", "0.8–1")  # noqa: RUF001 - the paper's five groups, en dashes
 BAND = "pointwise band"
+STRIPS = 6  # actions a picture of this height has room for
 BAR = {"fmt": "o", "capsize": 3, "markersize": 5, "elinewidth": 1.2}
 
 
@@ -309,19 +314,130 @@ def plot_threshold(
 
 
 def plot_zeta_path(path: ZetaPath, *, ax: Axes | None = None) -> Axes:
-    """Welfare out of fold over zeta with one standard error each way; a dot's area and the top row are its weight."""
-    zeta, welfare = np.asarray(path.zeta, np.float64), np.asarray(path.welfare, np.float64)
-    weight = np.asarray(path.weight, np.float64)
+    """Welfare out of fold over zeta with one standard error each way; a dot's area is its weight in the fitted policy.
+
+    With one entry for each zeta the weights are written above; where the path was fitted to scores with and without the
+    doubly robust correction, each has its line, with its whole weight in the legend.
+    """
     ax = _axes(ax)
-    order = np.argsort(zeta)
-    ax.plot(zeta[order], welfare[order], color=BLUE, linewidth=0.8, alpha=0.5, zorder=1)
-    ax.errorbar(zeta, welfare, yerr=path.welfare_se, color=BLUE, **{**BAR, "markersize": 3})  # type: ignore[arg-type]
-    ax.scatter(zeta, welfare, s=300.0 * weight, color=ORANGE, edgecolors=BLUE, zorder=3)
+    names = ("zeta", "welfare", "welfare_se", "weight", "correction")
+    columns = {name: np.asarray(getattr(path, name), np.float64) for name in names}
+    shares = np.unique(columns["correction"])[::-1]
+    for share, color in zip(shares, (BLUE, GREEN, GREY), strict=False):
+        rows = np.flatnonzero(columns["correction"] == share)
+        zeta, welfare, se, weight = (columns[name][rows] for name in names[:4])
+        label = f"correction {share:g}: weight {weight.sum():.0%}" if len(shares) > 1 else None
+        order = np.argsort(zeta)
+        ax.plot(zeta[order], welfare[order], color=color, linewidth=0.8, alpha=0.5, zorder=1, label=label)
+        ax.errorbar(zeta, welfare, yerr=se, color=color, **{**BAR, "markersize": 3})  # type: ignore[arg-type]
+        ax.scatter(zeta, welfare, s=300.0 * weight, color=ORANGE, edgecolors=color, zorder=3)
+        if len(shares) == 1 and np.any(weight > 0) and len(zeta) <= 12:
+            for x, part in zip(zeta, weight, strict=True):
+                ax.text(x, 1.02, f"{part:.0%}", transform=ax.get_xaxis_transform(), ha="center", fontsize=9)
+            ax.set_title("weight in the fitted policy", fontsize=9, pad=20)
     ax.set_xscale("log")
-    if np.any(weight > 0) and len(zeta) <= 12:
-        for x, share in zip(zeta, weight, strict=True):
-            ax.text(x, 1.02, f"{share:.0%}", transform=ax.get_xaxis_transform(), ha="center", fontsize=9)
-        ax.set_title("weight in the fitted policy", fontsize=9, pad=20)
+    if len(shares) > 1:
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
     ax.margins(x=0.08, y=0.12)
     ax.set(xlabel="zeta (left: towards direct welfare, right: towards regression)", ylabel="welfare out of fold")
     return ax
+
+
+def _label(action: object, width: int) -> str:
+    """A user's label as matplotlib takes it: short, and a dollar sign is no mathematics."""
+    return shorten(action, width).replace("$", r"\$")
+
+
+def plot_overlap(report: OverlapReport, *, axes: Sequence[Axes] | None = None) -> tuple[Axes, ...]:
+    """Rows by propensity, those that took the action upwards and the others downwards; and welfare by clip level.
+
+    With two actions the propensity is that of the second. With more, each action has a strip on a log axis, every
+    side as high as its own largest bin and the first bin with all that is smaller; of more than six, the six of
+    smallest effective size are drawn. The second Axes is there when the report has `welfare_by_clip`: welfare with
+    1.96 standard errors each way, and the effective size below each clip level.
+    """
+    count = 2 if report.welfare_by_clip else 1
+    if axes is None:
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(6.4, 4.0), dpi=100, layout="constrained")
+        axes = figure.subplots(1, count, squeeze=False, width_ratios=(4, 3)[:count])[0]
+    if len(axes) != count:
+        raise ValueError(f"axes must be {count} Axes for this report, got {len(axes)}")
+    panels = tuple(_axes(ax) for ax in axes)
+    draw = _mirrored_rows if len(report.actions) == 2 else _strips
+    draw(report, panels[0])
+    if count == 2:
+        _welfare_by_clip(report, panels[1])
+    return panels
+
+
+def _shade_clipped(report: OverlapReport, ax: Axes) -> None:
+    """Where clipping changes a propensity; with two actions a large one is the other's small one."""
+    first, last = report.histogram_edges[[0, -1]].tolist()
+    ends = [(first, report.clip), (1.0 - report.clip, last)][: 2 if len(report.actions) == 2 else 1]
+    for i, (low, high) in enumerate(ends):
+        label = None if i else f"clipped ({_percent(report.clipped_fraction)} of rows)"
+        ax.axvspan(low, max(low, high), color=PALE, linewidth=0, zorder=0, label=label)
+    ax.set_xlim(first, last)
+
+
+def _mirrored_rows(report: OverlapReport, ax: Axes) -> None:
+    others, takers = report.histogram[1]
+    first, second = (_label(action, 12) for action in report.actions.tolist())
+    ax.stairs(takers, report.histogram_edges, fill=True, color=BLUE, label=f"took {second}")
+    ax.stairs(-others, report.histogram_edges, fill=True, color=ORANGE, label=f"took {first}")
+    ax.axhline(0.0, color=GREY, linewidth=0.8)
+    _shade_clipped(report, ax)
+    ax.locator_params(axis="y", integer=True)
+    ax.yaxis.set_major_formatter(lambda value, _: f"{abs(value):.0f}")
+    ax.set(xlabel=f"{'estimated ' * report.estimated}propensity of {second}", ylabel="rows")
+    _legend_above(ax, columns=2)
+
+
+def _strips(report: OverlapReport, ax: Axes) -> None:
+    size = report.effective_size_by_action
+    shown = np.sort(np.argsort(size, kind="stable")[:STRIPS])
+    places = np.arange(len(shown))[::-1]  # the first action on top
+    for side, height, color, label in ((1, 0.42, BLUE, "took it"), (0, -0.42, ORANGE, "did not")):
+        counts = report.histogram[shown, side]
+        for i, (place, row) in enumerate(zip(places, counts, strict=True)):
+            heights = place + height * row / max(row.max(), 1)
+            name = label if i == 0 and counts.any() else None
+            ax.stairs(heights, report.histogram_edges, baseline=place, fill=True, color=color, label=name)
+    for place in places:
+        ax.axhline(float(place), color=GREY, linewidth=0.6)
+    _shade_clipped(report, ax)
+    names = [f"{_label(report.actions.tolist()[a], 16)}\n{_count(report.counts[a])} ({_count(size[a])})" for a in shown]
+    ax.set_yticks(places, names, fontsize=8)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    few = f"the {len(shown)} of {len(size)} with the smallest" if len(shown) < len(size) else ""
+    ax.set(xscale="log", xlabel=f"{'estimated ' * report.estimated}propensity of the action")
+    ax.set(ylabel=f"action: rows (effective size)\n{few}".strip(), ylim=(-0.5, len(shown) - 0.5))
+    _legend_above(ax, columns=2)
+
+
+def _welfare_by_clip(report: OverlapReport, ax: Axes) -> None:
+    rows = sorted(report.welfare_by_clip, key=lambda row: row.clip)
+    clip, welfare, error = np.array([(row.clip, row.welfare, 1.96 * row.se) for row in rows]).T
+    least = min((c for c in clip if c > 0), default=0.01)
+    places = np.where(clip > 0, clip, least / 3.0)  # no clipping has no place on a log axis: left of all
+    ax.set_xscale("log")
+    ax.errorbar(places, welfare, yerr=error, color=BLUE, linewidth=1.0, linestyle="-", **BAR)  # type: ignore[arg-type]
+    used = np.isclose(clip, report.clip)
+    if used.any():
+        ax.plot(places[used], welfare[used], "o", color=RED, markersize=8, zorder=3, label="clip in use")
+        _legend_above(ax)
+    texts = [f"{row.clip:.3g}\n{_count(row.effective_size)}" for row in rows]
+    letter = 0.05 * np.log(places[-1] / places[0])  # room for one, about
+    named = [0]
+    for i, place in enumerate(places):  # a label that would touch the one before is left out
+        widest = max(len(part) for text in (texts[i], texts[named[-1]]) for part in text.split("\n"))
+        if np.log(place / places[named[-1]]) > letter * widest:
+            named.append(i)
+    ax.set_xticks(places[named], [texts[i] for i in named], fontsize=8)
+    ax.set_xticks([], minor=True)
+    ax.grid(axis="y", color=GREY, alpha=0.2)
+    ax.margins(x=0.12, y=0.12)
+    ax.set(xlabel="clip, effective size", ylabel="welfare")

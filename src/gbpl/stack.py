@@ -7,11 +7,13 @@ committee, a hundred trials) is: build members, fit the stack once, read the lab
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn.model_selection import StratifiedGroupKFold
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -26,7 +28,7 @@ class Member:
     """One fit: its rows, its weights, its constants, its seed.
 
     `weights` belong to the rows of `train`; only their ratios matter. `validation` rows stop the fit; without
-    any it runs to the last epoch.
+    any it runs to the last epoch. Where several tables of targets lie one below the other, `table` is the member's.
     """
 
     train: Int[np.ndarray, " row"]
@@ -37,6 +39,7 @@ class Member:
     eta: float = 1.0
     prior_sd: float = 1.0
     seed: int = 0
+    table: int = 0
     label: Mapping[str, Hashable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -80,9 +83,26 @@ def across_folds(member: Member, folds: Sequence[Int[np.ndarray, " row"]], *, se
 
 
 def fold_rows(
-    n: int, folds: int, *, seed: int, strata: Int[np.ndarray, " row"] | None = None
+    n: int,
+    folds: int,
+    *,
+    seed: int,
+    strata: Int[np.ndarray, " row"] | None = None,
+    groups: Int[np.ndarray, " row"] | None = None,
 ) -> list[Int[np.ndarray, " row"]]:
-    """Rows 0..n-1 dealt at random into `folds` parts of (nearly) equal size, evenly within each stratum."""
+    """Rows 0..n-1 dealt at random into `folds` parts of (nearly) equal size, evenly within each stratum.
+
+    Rows of one group stay together; the strata are then as even as the groups allow.
+    """
+    if groups is not None:
+        count = len(np.unique(groups))
+        if count < folds:
+            raise ValueError(f"{count} groups cannot be dealt into {folds} folds; use at most {count} folds")
+        dealer = StratifiedGroupKFold(folds, shuffle=True, random_state=seed % 2**32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a stratum of few rows; whoever needs it in a fold checks
+            parts = dealer.split(np.zeros(n), np.zeros(n, int) if strata is None else strata, groups)
+            return [np.sort(part).astype(np.int32) for _, part in parts]
     rng = np.random.default_rng(seed)
     order = rng.permutation(n)
     if strata is not None:

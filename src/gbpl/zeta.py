@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gbpl.surrogates import Surrogate
 
-__all__ = ["AUTO_PATH", "OutOfFold", "ZetaPath", "average_weights", "select_weights"]
+__all__ = ["AUTO_PATH", "OutOfFold", "ZetaPath", "average_weights", "common_size", "select_weights"]
 
 AUTO_PATH = (10.0, 3.0, 1.0, 0.1, 0.001)  # in units of the outcome scale: regression end to direct-welfare end
 DRAWS = 4000
@@ -28,10 +28,20 @@ DRAWS = 4000
 class OutOfFold:
     """Adds up, in one pass over the rows, what each zeta's policy is worth to rows its member did not train on."""
 
-    def __init__(self, zetas: Float[np.ndarray, " zeta"], surrogate: Surrogate) -> None:
-        self.zetas, self.surrogate = zetas, surrogate
+    SUMS = ("total", "total_squares", "rule", "rule_squares", "products", "randomized", "penalty", "spread")
+
+    def __init__(
+        self,
+        zetas: Float[np.ndarray, " zeta"],
+        surrogate: Surrogate,
+        correction: Float[np.ndarray, " zeta"] | None = None,
+        *,
+        level: float = 0.0,
+    ) -> None:
+        """`level` is taken off the outcomes, so that a large common level costs no digits."""
+        self.zetas, self.surrogate, self.level = zetas, surrogate, level
         count = len(zetas)
-        self.level: float | None = None  # taken off the outcomes, so that a large common level costs no digits
+        self.correction = np.ones(count) if correction is None else correction
         self.total = self.total_squares = 0.0
         self.rule, self.rule_squares = np.zeros(count), np.zeros(count)
         self.products = np.zeros((count, count))
@@ -46,8 +56,6 @@ class OutOfFold:
         """Policies of every zeta on some rows, beside the outcomes and weights of those rows."""
         weight = np.ones(len(outcomes)) if sample_weight is None else sample_weight
         rows = np.arange(len(outcomes))
-        if self.level is None:
-            self.level = float(np.mean(outcomes, dtype=np.float64))
         outcomes = outcomes - self.level
         gained = np.stack([outcomes[rows, deterministic(policy)] for policy in policies]).astype(np.float64)
         self.total += weight.sum()
@@ -60,6 +68,17 @@ class OutOfFold:
         self.penalty += np.sum(scores**2, axis=2) @ weight
         self.spread += np.sum((policies - 1.0 / policies.shape[2]) ** 2, axis=2) @ weight
 
+    def fresh(self) -> OutOfFold:
+        """The same path, before any row."""
+        return OutOfFold(self.zetas, self.surrogate, self.correction, level=self.level)
+
+    def __add__(self, other: OutOfFold) -> OutOfFold:
+        """Both parts' rows together."""
+        both = self.fresh()
+        for name in self.SUMS:
+            setattr(both, name, getattr(self, name) + getattr(other, name))
+        return both
+
     def path(self) -> ZetaPath:
         """Means over the judged rows, and the covariance of the mean welfares, sum w^2 (v - V)(v - V)' / (sum w)^2."""
         welfare = self.rule / self.total
@@ -68,10 +87,10 @@ class OutOfFold:
         covariance /= self.total**2
         best = int(np.argmax(welfare))
         difference = np.diag(covariance) + covariance[best, best] - 2.0 * covariance[best]
-        randomized = self.randomized / self.total + (self.level or 0.0)
+        randomized = self.randomized / self.total + self.level
         return ZetaPath(
             zeta=self.zetas,
-            welfare=welfare + (self.level or 0.0),
+            welfare=welfare + self.level,
             welfare_se=np.sqrt(np.maximum(np.diag(covariance), 0.0)),
             shortfall=welfare[best] - welfare,
             shortfall_se=np.sqrt(np.maximum(difference, 0.0)),
@@ -80,6 +99,7 @@ class OutOfFold:
             size=np.sqrt(self.spread / self.total),
             covariance=covariance,
             weight=np.zeros(len(self.zetas)),
+            correction=self.correction,
         )
 
 
@@ -90,7 +110,8 @@ class ZetaPath:
     `welfare` is that of the deterministic rule, with its standard error; `shortfall` what it lacks to the best,
     with the standard error of that paired difference; `randomized_welfare` and `penalized_welfare` speak of the
     randomized policy; `size` is the root mean square distance of the policy from uniform; `weight` is what the
-    zeta counts in the fitted policy.
+    zeta counts in the fitted policy; `correction` is the share of the doubly robust correction in the table it was
+    fitted to (logged feedback: 1 is the doubly robust table, 0 the outcome model's).
     """
 
     zeta: Float[np.ndarray, " zeta"]
@@ -102,6 +123,7 @@ class ZetaPath:
     penalized_welfare: Float[np.ndarray, " zeta"]
     size: Float[np.ndarray, " zeta"]
     weight: Float[np.ndarray, " zeta"]
+    correction: Float[np.ndarray, " zeta"]
     covariance: Float[np.ndarray, "zeta zeta"]
 
     def to_dict(self) -> dict[str, Float[np.ndarray, " zeta"]]:
@@ -116,18 +138,36 @@ class ZetaPath:
 
 
 def select_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
-    """All weight on the zeta of highest welfare out of fold."""
-    return np.eye(len(path.zeta))[int(np.argmax(path.welfare))]
+    """All weight on the zeta of highest welfare out of fold; its corrections, if it has several, are averaged."""
+    entries = np.flatnonzero(path.zeta == path.zeta[int(np.argmax(path.welfare))])
+    weights = np.zeros(len(path.zeta))
+    weights[entries] = _probability_best(path.welfare[entries], path.covariance[np.ix_(entries, entries)])
+    return weights
 
 
-def average_weights(path: ZetaPath, *, seed: int = 0) -> Float[np.ndarray, " zeta"]:
+def average_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
     """Probability that each zeta is the best, given the noise of welfare out of fold.
 
     The welfares are taken as jointly normal around their means with the covariance of the rows (the large-sample
     form of the Bayesian bootstrap), so zetas that make the same decisions share their weight.
     """
+    return _probability_best(path.welfare, path.covariance)
+
+
+def _probability_best(
+    mean: Float[np.ndarray, " entry"], covariance: Float[np.ndarray, "entry entry"], *, seed: int = 0
+) -> Float[np.ndarray, " entry"]:
     rng = np.random.default_rng(seed)
-    values, vectors = np.linalg.eigh(path.covariance)  # rounding may leave some a little below zero
+    values, vectors = np.linalg.eigh(covariance)  # rounding may leave some a little below zero
     root = vectors * np.sqrt(np.maximum(values, 1e-9 * np.maximum(values.max(), 0.0) + 1e-30))
-    draws = path.welfare + rng.standard_normal((DRAWS, len(path.zeta))) @ root.T
-    return np.bincount(np.argmax(draws, axis=1), minlength=len(path.zeta)) / DRAWS
+    draws = mean + rng.standard_normal((DRAWS, len(mean))) @ root.T
+    return np.bincount(np.argmax(draws, axis=1), minlength=len(mean)) / DRAWS
+
+
+def common_size(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
+    """Multiplier of each zeta's deviation from uniform in the average: its weight, brought to the mean size.
+
+    Scores of different zetas differ in size; without this an average is a vote of the small zetas.
+    """
+    mean = float(path.weight @ path.size)
+    return np.where(path.size > 0, path.weight * mean / np.maximum(path.size, 1e-12), 0.0)

@@ -7,6 +7,7 @@ generalized posterior and the honest check on its approximations.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +20,7 @@ from gbpl.stack import Member
 
 if TYPE_CHECKING:
     import jax
+    from jaxtyping import Float
 
 __all__ = ["Bootstrap", "bootstrap_members", "fit_bootstrap"]
 
@@ -64,15 +66,24 @@ def fit_bootstrap(
     members: Sequence[Member],
     data: tuple[np.ndarray, np.ndarray],
     *,
+    shares: Float[np.ndarray, " member"],
     refits: int,
     seed: int,
     config: FitConfig | None,
     device: str | Sequence[jax.Device],
     progress: bool | None,
 ) -> list[Bootstrap]:
-    """Refit all members as one stack, about `refits` draws in all."""
-    each = -(-refits // len(members))
-    stacked = [copy for member in members for copy in bootstrap_members(member, each, seed=seed)]
+    """Refit all members as one stack: `refits` draws in all, dealt by the members' shares, each rounded up."""
+    counts = [max(1, math.ceil(refits * share - 1e-9)) for share in shares / np.sum(shares)]
+    stacked = [
+        copy
+        for member, count in zip(members, counts, strict=True)
+        for copy in bootstrap_members(member, count, seed=seed)
+    ]
     problem = problems[0]
     fit = fit_stack(*data, stacked, problem.surrogate, problem.model, config=config, device=device, progress=progress)  # type: ignore[arg-type]
-    return [Bootstrap(problem, fit.select(range(i * each, (i + 1) * each)), each) for i, problem in enumerate(problems)]
+    ends = np.cumsum(counts)
+    return [
+        Bootstrap(problem, fit.select(range(end - count, end)), count)
+        for problem, count, end in zip(problems, counts, ends, strict=True)
+    ]

@@ -1,0 +1,251 @@
+"""A path of members fitted to tables of outcomes, judged out of fold and averaged (sections 4.2, 6 and 9).
+
+All feedback is full here: a table of outcomes or pseudo-outcomes, a column for each action. Several tables may be
+fitted side by side (the doubly robust one with and without its correction), and a table may differ from fold to fold
+(pseudo-outcomes that have not seen the fold they will be judged on). One table is the judge of all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from gbpl.devices import aligned_empty
+from gbpl.evaluate import combined_policy, member_policies
+from gbpl.feedback import FullFeedback, Standardizer
+from gbpl.fit import FitConfig, StackFit, fit_stack
+from gbpl.models import ScoreModel
+from gbpl.posteriors import Problem
+from gbpl.stack import Member, across_folds, over_zeta
+from gbpl.surrogates import Surrogate
+from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_size, select_weights
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["PathFit", "PathSettings", "Table", "fit_path"]
+
+JUDGED_AT_A_TIME = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathSettings:
+    """What is fitted: `zetas` and `eta` are in outcome units, None for those that follow from the outcome scale."""
+
+    surrogate: Surrogate
+    model: ScoreModel
+    zetas: Sequence[float] | None
+    eta: float | None
+    prior_sd: float
+    committee: bool
+    seed: int
+    config: FitConfig | None
+    device: str
+    progress: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """Outcomes that members learn from: one for all folds, or one for each.
+
+    `scale` is the outcome scale its zetas follow, `path` those zetas in units of it where the user names none,
+    `correction` the share of the doubly robust correction in it.
+    """
+
+    outcomes: Sequence[Float[np.ndarray, "row action"]]
+    scale: float
+    correction: float = 1.0
+    path: Sequence[float] = AUTO_PATH
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathFit:
+    """The members that count, what each counts, and the rows as they saw them.
+
+    `policy_weights` multiply the members' deviations from uniform, `shares` are their weights in the posterior's
+    mixture. `out_of_fold` is the policy of each row by the members that stopped on its fold, weighed by the other
+    folds; None without a committee. `target` holds the tables one below the other.
+    """
+
+    standardizer: Standardizer
+    surrogate: Surrogate
+    model: ScoreModel
+    scale: float
+    eta: float
+    path: ZetaPath
+    members: tuple[Member, ...]
+    params: Any
+    policy_weights: Float[np.ndarray, " member"]
+    shares: Float[np.ndarray, " member"]
+    history: list[dict[str, Any]]
+    x: Float[np.ndarray, "row feature"]
+    target: Float[np.ndarray, "rows score"]
+    out_of_fold: Float[np.ndarray, "row action"] | None
+
+    def problems(self) -> list[Problem]:
+        """The generalized posterior of each member; members of one fold and table share their rows."""
+        folds: dict[tuple[int, int], tuple] = {}
+        problems = []
+        for number, member in enumerate(self.members):
+            key = id(member.train), member.table
+            if key not in folds:
+                weights = None if member.weights is None else member.weights / np.mean(member.weights)
+                rows = member.table * len(self.x) + member.train
+                folds[key] = self.x[member.train], self.target[rows], weights
+            x, target, weights = folds[key]
+            problem = Problem(
+                model=self.model,
+                surrogate=self.surrogate,
+                x=x,
+                target=target,
+                weights=weights,
+                zeta=member.zeta,
+                eta=member.eta,
+                prior_sd=member.prior_sd,
+                params=jax.tree.map(lambda leaf, number=number: leaf[number], self.params),
+                seed=member.seed,
+            )
+            problems.append(problem)
+        return problems
+
+
+def fit_path(
+    feedback: FullFeedback, tables: Sequence[Table], folds: list[Int[np.ndarray, " row"]], settings: PathSettings
+) -> PathFit:
+    """Fit every zeta on every fold of every table as one stack; judge each member on the fold it stopped on.
+
+    The outcomes of `feedback` are the judge.
+    """
+    surrogate, model = settings.surrogate, settings.model
+    scale = feedback.scale
+    if scale == 0.0:
+        scale = 1.0
+        warnings.warn(
+            "the outcomes of the actions never differ: every policy has the same welfare, and the one fitted means "
+            "nothing",
+            UserWarning,
+            stacklevel=3,
+        )
+    eta = 1.0 / scale if settings.eta is None else settings.eta
+    rows = np.arange(len(feedback), dtype=np.int32)
+    base = Member(rows, weights=feedback.weights, eta=eta * scale, prior_sd=settings.prior_sd)
+    across = across_folds(base, folds, seed=settings.seed)
+    # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
+    inner = replace(surrogate, huber=surrogate.huber / scale)
+    zetas, corrections, members = _members(tables, across, scale, settings)
+    trained = rows if settings.committee else across[0].train
+    weights = None if feedback.weights is None else feedback.weights[trained]
+    standardizer = Standardizer.fit(feedback.x, trained, weights)
+    x = standardizer.apply(feedback.x)
+    target = _scaled_targets(inner, [outcomes for table in tables for outcomes in table.outcomes], scale)
+    stack = fit_stack(
+        x, target, members, inner, model,
+        config=settings.config, device=settings.device, progress=settings.progress,  # type: ignore[arg-type]
+    )  # fmt: skip
+    level = float(np.mean(feedback.outcomes, dtype=np.float64))
+    judges = _judge(stack, x, feedback, folds, OutOfFold(zetas, surrogate, corrections, level=level), model)
+    weigh = average_weights if settings.zetas is None else select_weights
+    path = _weighed(judges, weigh)
+    out_of_fold = None
+    if settings.committee:
+        out_of_fold = np.empty(feedback.outcomes.shape, np.float32)
+        for number, fold in enumerate(folds):
+            others = _weighed([judge for other, judge in enumerate(judges) if other != number], weigh)
+            params = stack.select(stack.find(fold=number))
+            out_of_fold[fold] = combined_policy(model, surrogate, params, common_size(others), x[fold])
+    kept = np.flatnonzero(np.repeat(path.weight, len(folds)))
+    return PathFit(
+        standardizer=standardizer,
+        surrogate=inner,
+        model=model,
+        scale=scale,
+        eta=eta,
+        path=path,
+        members=tuple(members[i] for i in kept),
+        params=stack.select(kept),
+        policy_weights=np.repeat(common_size(path) / len(folds), len(folds))[kept],
+        shares=np.repeat(path.weight / len(folds), len(folds))[kept],
+        history=[
+            {
+                "zeta": float(zetas[i // len(folds)]),
+                "correction": float(corrections[i // len(folds)]),
+                "fold": i % len(folds),
+                "best_epoch": int(stack.best_epoch[i]),
+                "train_loss": stack.train_loss[i],
+                "validation_loss": stack.validation_loss[i],
+            }
+            for i in range(len(members))
+        ],
+        x=x,
+        target=target,
+        out_of_fold=out_of_fold,
+    )
+
+
+def _members(
+    tables: Sequence[Table], across: list[Member], scale: float, settings: PathSettings
+) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, " entry"], list[Member]]:
+    """zeta and correction of each entry of the path, and its members, the folds of an entry together."""
+    zetas: list[float] = []
+    corrections: list[float] = []
+    members: list[Member] = []
+    before = 0
+    for table in tables:
+        path = np.array(table.path) * (table.scale or scale) if settings.zetas is None else np.array(settings.zetas)
+        own = range(before, before + len(table.outcomes))
+        before += len(own)
+        placed = [replace(m, table=own[fold if len(own) > 1 else 0]) for fold, m in enumerate(across)]
+        members += over_zeta(placed, list(path / scale))
+        zetas += list(path)
+        corrections += [table.correction] * len(path)
+    return np.array(zetas), np.array(corrections), members
+
+
+def _scaled_targets(
+    surrogate: Surrogate, tables: Sequence[Float[np.ndarray, "row action"]], scale: float
+) -> Float[np.ndarray, "rows score"]:
+    """Targets of outcomes / scale. Rows are centred first: the loss is the same, and float32 keeps its digits."""
+    n, target = len(tables[0]), None
+    for number, outcomes in enumerate(tables):
+        for start in range(0, n, JUDGED_AT_A_TIME):
+            part = np.asarray(outcomes[start : start + JUDGED_AT_A_TIME], np.float64)
+            if getattr(surrogate, "centered", True):
+                part = part - part.mean(axis=1, keepdims=True)
+            block = np.asarray(surrogate.target((part / scale).astype(np.float32)))
+            if target is None:
+                target = aligned_empty((n * len(tables), block.shape[1]))
+            target[number * n + start : number * n + start + len(block)] = block
+    assert target is not None
+    return target
+
+
+def _judge(
+    stack: StackFit,
+    x: Float[np.ndarray, "row feature"],
+    feedback: FullFeedback,
+    folds: list[Int[np.ndarray, " row"]],
+    empty: OutOfFold,
+    model: ScoreModel,
+) -> list[OutOfFold]:
+    """Each member on the fold it did not train on, a judge a fold."""
+    judges = []
+    for number, fold in enumerate(folds):
+        judge = empty.fresh()
+        params = stack.select(stack.find(fold=number))
+        for start in range(0, len(fold), JUDGED_AT_A_TIME):
+            rows = fold[start : start + JUDGED_AT_A_TIME]
+            policies = member_policies(model, empty.surrogate, params, x[rows])
+            weights = None if feedback.weights is None else feedback.weights[rows]
+            judge.add(policies, feedback.outcomes[rows], weights)
+        judges.append(judge)
+    return judges
+
+
+def _weighed(judges: Sequence[OutOfFold], weigh: Callable[[ZetaPath], Float[np.ndarray, " zeta"]]) -> ZetaPath:
+    path = sum(judges[1:], judges[0]).path()
+    return replace(path, weight=weigh(path))
