@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class _Training:
     fit: PathFit
     feedback: FullFeedback
     nuisances: Nuisances | None
+    untouched: list[Float[np.ndarray, "row action"]] = field(default_factory=list)  # once it has been asked for
 
 
 class GBPLNet(BaseEstimator):
@@ -241,6 +242,8 @@ class GBPLNet(BaseEstimator):
         else:
             tables = [Table([feedback.outcomes], feedback.scale)]
         fitted = fit_path(feedback, tables, folds, settings)
+        for name in ("pseudo_outcomes_", "overlap_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         validate_data(self, source, skip_check_array=True)  # n_features_in_, feature_names_in_
         self._keep(fitted, feedback, settings.surrogate)
         self._training = _Training(fitted, feedback, nuisances)
@@ -481,21 +484,26 @@ class GBPLNet(BaseEstimator):
         the error of the difference.
         For the rows of the fit use `cross_fitted_value`.
         """
+        data = (X, y, action, propensity, controls, cost, sample_weight, groups)
+        return self._value(data, estimator, rule, baseline, stacklevel=4)
+
+    def _value(self, data: tuple[Any, ...], estimator: str, rule: str, baseline: Any, *, stacklevel: int) -> Value:
         check_is_fitted(self)
         check_estimator_name(estimator)
         labels = self.actions_.tolist()
+        X, y, action, propensity, controls, cost, sample_weight, groups = data
         logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, labels)
         if logged is not None:
-            self._warn_if_trained_on(logged.x)
-            cross_fit = self._cross_fit(0)
+            self._warn_if_trained_on(logged.x, stacklevel)
             return policy_value(
-                self, logged, estimator=estimator, rule=rule, baseline=baseline, nuisances=cross_fit, stacklevel=3
-            )
+                self, logged, estimator=estimator, rule=rule, baseline=baseline, nuisances=self._cross_fit(0),
+                stacklevel=stacklevel,
+            )  # fmt: skip
         table = y if self.actions is not None else align_outcomes(y, self.actions_)
         full = FullFeedback.of(
             X, table, actions=labels, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=1
         )
-        self._warn_if_trained_on(full.x)
+        self._warn_if_trained_on(full.x, stacklevel)
         counted = X if len(full) == _num_samples(X) else _safe_indexing(X, np.flatnonzero(np.asarray(sample_weight)))
         return compare(
             self,
@@ -509,11 +517,12 @@ class GBPLNet(BaseEstimator):
         )
 
     def cross_fitted_value(self, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None) -> Value:
-        """What the policy is worth, from the rows it learned on, each judged by the members that did not train on it.
+        """What the policy is worth, from the rows it learned on, each judged by networks that have not seen it.
 
-        Each row is decided by the networks that stopped on its fold, with zetas weighted by the other folds and, with
-        logged feedback, scores whose outcome models saw nothing of the fold. It is the value of networks fitted on the
-        other folds, a little below that of the committee of all. `baseline` is as in `value`.
+        Each row is decided by networks that neither trained nor stopped on its fold, with zetas weighted by the other
+        folds and, with logged feedback, scores whose outcome models saw nothing of the fold. These networks are fitted
+        when first asked for; with fewer rows to learn from they are worth a little less than the committee of all.
+        `baseline` is as in `value`.
         """
         check_is_fitted(self)
         check_estimator_name(estimator)
@@ -538,8 +547,10 @@ class GBPLNet(BaseEstimator):
                 return mean_value(policy, feedback.outcomes, weights=feedback.weights, groups=feedback.groups)
             return value_from(nuisances, policy, estimator=estimator)
 
+        if not training.untouched:
+            training.untouched.append(training.fit.untouched())
         return compare(
-            training.fit.out_of_fold,
+            training.untouched[0],
             baseline,
             worth,
             actions=self.actions_,
@@ -549,14 +560,14 @@ class GBPLNet(BaseEstimator):
             logged=logged,
         )
 
-    def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"]) -> None:
+    def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"], stacklevel: int) -> None:
         training: _Training | None = getattr(self, "_training", None)
         if training is not None and np.array_equal(training.feedback.x, x):
             warnings.warn(
                 "these are the rows the policy learned from: their value is too good; use cross_fitted_value, or new "
                 "rows",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=stacklevel,
             )
 
     def score(
@@ -564,8 +575,7 @@ class GBPLNet(BaseEstimator):
         controls: Any = None, cost: Any = None,
     ) -> float:  # fmt: skip
         """Welfare of the deterministic rule: the mean over a table of outcomes, or doubly robust with `action`."""
+        data = (X, y, action, propensity, controls, cost, sample_weight, None)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "these are the rows the policy learned from")
-            return self.value(
-                X, y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight
-            ).estimate
+            return self._value(data, "dr", "deterministic", None, stacklevel=4).estimate

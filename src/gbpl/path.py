@@ -21,7 +21,7 @@ from gbpl.feedback import FullFeedback, Standardizer
 from gbpl.fit import FitConfig, StackFit, fit_stack
 from gbpl.models import ScoreModel
 from gbpl.posteriors import Problem
-from gbpl.stack import Member, across_folds, over_zeta
+from gbpl.stack import Member, across_folds, fold_rows, over_zeta
 from gbpl.surrogates import Surrogate
 from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_size, select_weights
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["PathFit", "PathSettings", "Table", "fit_path"]
 
 JUDGED_AT_A_TIME = 65_536
+STOPPING_PARTS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,8 @@ class PathFit:
 
     `policy_weights` multiply the members' deviations from uniform, `shares` are their weights in the posterior's
     mixture. `out_of_fold` is the policy of each row by the members that stopped on its fold, weighed by the other
-    folds; None without a committee. `target` holds the tables one below the other.
+    folds; None without a committee. `every` are all members, `fold_weights` what each entry of the path counts by the
+    other folds alone. `target` holds the tables one below the other.
     """
 
     standardizer: Standardizer
@@ -86,6 +88,47 @@ class PathFit:
     x: Float[np.ndarray, "row feature"]
     target: Float[np.ndarray, "rows score"]
     out_of_fold: Float[np.ndarray, "row action"] | None
+    every: tuple[Member, ...]
+    fold_weights: Float[np.ndarray, "fold entry"] | None
+    settings: PathSettings
+
+    def untouched(self) -> Float[np.ndarray, "row action"]:
+        """Policy of each row by members that neither trained nor stopped on its fold: another fit of the stack.
+
+        Choosing the best epoch on a fold makes a member look good there. These stop on a fifth of the other rows.
+        """
+        assert self.fold_weights is not None
+        members, weights = [], []
+        for member in self.every:
+            number, entry = int(member.label["fold"]), int(member.label["entry"])  # type: ignore[call-overload]
+            if self.fold_weights[number, entry] == 0.0:
+                continue
+            part = fold_rows(len(member.train), STOPPING_PARTS, seed=member.seed)[0]
+            left = np.setdiff1d(np.arange(len(member.train)), part, assume_unique=True)
+            given = member.weights
+            members.append(
+                replace(
+                    member,
+                    train=member.train[left],
+                    validation=member.train[part],
+                    weights=None if given is None else given[left],
+                    validation_weights=None if given is None else given[part],
+                )
+            )
+            weights.append(self.fold_weights[number, entry])
+        settings = self.settings
+        stack = fit_stack(
+            self.x, self.target, members, self.surrogate, self.model,
+            config=settings.config, device=settings.device, progress=settings.progress,  # type: ignore[arg-type]
+        )  # fmt: skip
+        policy = np.empty((len(self.x), settings.surrogate.n_actions), np.float32)
+        for number, fold in {int(m.label["fold"]): m.validation for m in self.every}.items():  # type: ignore[call-overload]
+            chosen = stack.find(fold=number)
+            multiplier = np.array([weights[i] for i in chosen])
+            policy[fold] = combined_policy(
+                self.model, settings.surrogate, stack.select(chosen), multiplier, self.x[fold]
+            )
+        return policy
 
     def problems(self) -> list[Problem]:
         """The generalized posterior of each member; members of one fold and table share their rows."""
@@ -151,13 +194,15 @@ def fit_path(
     judges = _judge(stack, x, feedback, folds, OutOfFold(zetas, surrogate, corrections, level=level), model)
     weigh = average_weights if settings.zetas is None else select_weights
     path = _weighed(judges, weigh)
-    out_of_fold = None
+    out_of_fold = fold_weights = None
     if settings.committee:
         out_of_fold = np.empty(feedback.outcomes.shape, np.float32)
+        fold_weights = np.empty((len(folds), len(zetas)))
         for number, fold in enumerate(folds):
             others = _weighed([judge for other, judge in enumerate(judges) if other != number], weigh)
+            fold_weights[number] = common_size(others)
             params = stack.select(stack.find(fold=number))
-            out_of_fold[fold] = combined_policy(model, surrogate, params, common_size(others), x[fold])
+            out_of_fold[fold] = combined_policy(model, surrogate, params, fold_weights[number], x[fold])
     kept = np.flatnonzero(np.repeat(path.weight, len(folds)))
     return PathFit(
         standardizer=standardizer,
@@ -184,6 +229,9 @@ def fit_path(
         x=x,
         target=target,
         out_of_fold=out_of_fold,
+        every=tuple(members),
+        fold_weights=fold_weights,
+        settings=settings,
     )
 
 
@@ -200,7 +248,8 @@ def _members(
         own = range(before, before + len(table.outcomes))
         before += len(own)
         placed = [replace(m, table=own[fold if len(own) > 1 else 0]) for fold, m in enumerate(across)]
-        members += over_zeta(placed, list(path / scale))
+        for number, zeta in enumerate(path, start=len(zetas)):
+            members += [replace(m, label=m.relabel(entry=number)) for m in over_zeta(placed, [float(zeta / scale)])]
         zetas += list(path)
         corrections += [table.correction] * len(path)
     return np.array(zetas), np.array(corrections), members

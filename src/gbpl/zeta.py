@@ -111,7 +111,7 @@ class ZetaPath:
     with the standard error of that paired difference; `randomized_welfare` and `penalized_welfare` speak of the
     randomized policy; `size` is the root mean square distance of the policy from uniform; `weight` is what the
     zeta counts in the fitted policy; `correction` is the share of the doubly robust correction in the table it was
-    fitted to (logged feedback: 1 is the doubly robust table, 0 the outcome model's).
+    fitted to (1 is the doubly robust table, 0 the outcome model's; 1 where there is no such choice).
     """
 
     zeta: Float[np.ndarray, " zeta"]
