@@ -135,7 +135,7 @@ def test_a_log_s_members_are_refitted_to_their_own_tables(monkeypatch):
         committee=2, model=Linear(), outcome_model=PerAction(Ridge()), nuisance_folds=2, random_state=0,
         fit_config=FitConfig(max_epochs=5),
     ).fit(X, Y[2][np.arange(N), action], action=action, propensity=0.5)  # fmt: skip
-    posterior = policy.posterior("bootstrap", refits=2 * len(policy.member_weights_))
+    posterior = policy.posterior("bootstrap", refits=28)
     ((x, target, members, *_),) = seen
     assert target.shape[0] == 4 * N  # with the correction and without, two folds each
     assert x.shape[0] == N
@@ -143,8 +143,9 @@ def test_a_log_s_members_are_refitted_to_their_own_tables(monkeypatch):
     table = np.array([member.table for member in members])
     np.testing.assert_array_equal(table % 2, fold)
     assert set(table) == {0, 1, 2, 3}
-    assert len(members) == 2 * len(policy.member_weights_)
-    assert [part.count for part in posterior.parts] == [2] * len(policy.member_weights_)
+    counts = np.maximum(1, np.ceil(28 * policy._training.fit.shares - 1e-9)).astype(int)
+    assert [part.count for part in posterior.parts] == counts.tolist()
+    assert len(members) == counts.sum()
 
 
 def problem_of(model, surrogate, *, n=40, weights=None, eta=1.3, zeta=0.7, prior_sd=0.8, seed=1, scale=1.0):
