@@ -18,7 +18,7 @@ from gbpl.feedback import FullFeedback, align_outcomes, check_features
 from gbpl.fit import FitConfig
 from gbpl.logged import LoggedFeedback
 from gbpl.models import MLP, as_model
-from gbpl.nuisance import CONSTRUCTIONS, CrossFit, Nuisances
+from gbpl.nuisance import CrossFit, Nuisances, check_construction
 from gbpl.offpolicy import compare, overlap_of, policy_value, value_from
 from gbpl.overlap import warn_if_weak
 from gbpl.path import PathFit, PathSettings, Table, fit_path
@@ -210,7 +210,7 @@ class GBPLNet(BaseEstimator):
         in one fold; of `sample_weight` only the ratios matter, and rows of weight zero are left out.
         """
         eta, zetas = self._checked_constants()
-        self._cross_fit(0)  # its settings, too, are refused before any work
+        self._cross_fit(0)  # its settings (committee, folds, clip, outcome model) are refused there
         logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, self.actions)
         source = X if logged is None else logged.source
         validate_data(clone(self), source, skip_check_array=True)  # names of the features, before any work
@@ -336,12 +336,9 @@ class GBPLNet(BaseEstimator):
         if not (isinstance(self.eta, str) and self.eta == "auto"):
             eta = _positive("eta", self.eta, "try 1.0, or 'auto'")
         _positive("prior_sd", self.prior_sd, "try 1.0")
-        if self.committee is not None and not (isinstance(self.committee, int | np.integer) and self.committee >= 2):
-            raise ValueError(f"committee must be a whole number >= 2, or None for one network, got {self.committee!r}")
         if _positive("validation_fraction", self.validation_fraction, "try 0.2") >= 1:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}; try 0.2")
-        if self.pseudo_outcome not in CONSTRUCTIONS:
-            raise ValueError(f"pseudo_outcome must be one of {', '.join(CONSTRUCTIONS)}, got {self.pseudo_outcome!r}")
+        check_construction(self.pseudo_outcome)
         if not (isinstance(self.correction, str) and self.correction == "auto"):
             number = isinstance(self.correction, int | float | np.number) and not isinstance(self.correction, bool)
             if not (number and 0.0 <= float(self.correction) <= 1.0):

@@ -28,7 +28,7 @@ from gbpl.stack import Member, fold_rows
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
-__all__ = ["CONSTRUCTIONS", "CrossFit", "EstimatedPropensityWarning", "Nuisances", "PerAction", "WithAction"]
+__all__ = ["CrossFit", "EstimatedPropensityWarning", "Nuisances", "PerAction", "WithAction", "check_construction"]
 
 CONSTRUCTIONS = ("dr", "ipw", "centered_ipw", "dm")
 AUTO_CLIP = 0.02  # over the number of actions: 0.01 for two, a fiftieth of what a uniform log would give each
@@ -50,9 +50,8 @@ class MaskedSquare:
 
     def row_loss(self, raw: Array, target: tuple[Array, Array], zeta: Array) -> Float[Array, " row"]:
         outcome, action = target
-        taken = jax.nn.one_hot(
-            action.astype(np.int32), self.n_actions, dtype=raw.dtype
-        )  # kept as float beside outcomes
+        numbers = action.astype(np.int32)  # targets travel as floats
+        taken = jax.nn.one_hot(numbers, self.n_actions, dtype=raw.dtype)
         return 0.5 * ((raw * taken).sum(axis=-1) - outcome) ** 2
 
 
@@ -145,7 +144,7 @@ class Nuisances:
         no row of that outer fold.
         """
         log, count = self.feedback, len(self.feedback.actions)
-        _check_construction(construction)
+        check_construction(construction)
         if construction == "ipw":
             table = ipw(log.outcome, log.action, self.logged_propensity, count)
             return table if log.cost is None else table - log.cost
@@ -166,7 +165,7 @@ class Nuisances:
         return table if log.cost is None else table - log.cost
 
 
-def _check_construction(name: str) -> None:
+def check_construction(name: str) -> None:
     if name not in CONSTRUCTIONS:
         raise ValueError(f"pseudo_outcome must be one of {', '.join(CONSTRUCTIONS)}, got {name!r}")
 
@@ -236,7 +235,7 @@ class CrossFit:
         `outer` (the folds of a committee), each of these is predicted by models of the others, and so are the `folds`
         parts of what is outside it, by models that saw neither: the second level is `fold_means`.
         """
-        _check_construction(construction)
+        check_construction(construction)
         clip, count = self.clip_for(len(feedback.actions)), len(feedback.actions)
         propensity, modelled = feedback.propensity, construction != "ipw"
         dealt: list[list[np.ndarray]] = []
