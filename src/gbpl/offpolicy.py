@@ -14,7 +14,7 @@ import numpy as np
 from gbpl.feedback import align_outcomes
 from gbpl.logged import LoggedFeedback
 from gbpl.nuisance import CrossFit, Nuisances
-from gbpl.overlap import ClipWelfare, OverlapReport, overlap_report
+from gbpl.overlap import ClipWelfare, OverlapReport, clipping, overlap_report
 from gbpl.value import Value, check_estimator_name, logged_value, off_policy_value
 from gbpl.welfare import deterministic
 
@@ -162,19 +162,19 @@ def overlap_of(
     """The overlap of a log; with a policy, also the value of its deterministic rule as the clip level moves."""
     log, count = nuisances.feedback, len(nuisances.feedback.actions)
 
-    def report(at: Nuisances) -> OverlapReport:
-        return overlap_report(
-            log.action, at.propensity, at.logged_propensity, pseudo_outcomes,
-            actions=log.actions, clip=at.clip, sample_weight=log.weights, estimated=at.estimated,
-        )  # fmt: skip
-
+    report = overlap_report(
+        log.action, nuisances.propensity, nuisances.logged_propensity, pseudo_outcomes,
+        actions=log.actions, clip=nuisances.clip, sample_weight=log.weights, estimated=nuisances.estimated,
+    )  # fmt: skip
     if policy is None:
-        return report(nuisances)
+        return report
     rule = np.eye(count)[deterministic(policy)]
     estimator = "ipw" if nuisances.outcome_mean is None else "dr"
     moved = []
     for level in CLIP_LEVELS:
         other = replace(nuisances, clip=2.0 * level / count)
-        value, told = value_from(other, rule, estimator=estimator), report(other)
-        moved.append(ClipWelfare(other.clip, value.estimate, value.se, told.clipped_fraction, told.effective_size))
-    return replace(report(nuisances), welfare_by_clip=tuple(moved))
+        value = value_from(other, rule, estimator=estimator)
+        weight = (1.0 if log.weights is None else log.weights) / other.logged_propensity
+        changed, size = clipping(log.action, other.propensity, weight, count, other.clip)
+        moved.append(ClipWelfare(other.clip, value.estimate, value.se, changed, size))
+    return replace(report, welfare_by_clip=tuple(moved))

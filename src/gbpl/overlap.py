@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["ClipWelfare", "OverlapReport", "OverlapWarning", "overlap_report", "warn_if_weak"]
+__all__ = ["ClipWelfare", "OverlapReport", "OverlapWarning", "clipping", "overlap_report", "warn_if_weak"]
 
 MOST_CLIPPED = 0.05  # above it, the bias of clipping is no longer a matter of a few odd rows
 LEAST_EFFECTIVE_SHARE = 0.5  # below it, uneven weights within actions have cost more than half of the rows
@@ -198,7 +198,8 @@ def overlap_report(
     count, complete = len(labels), propensity.ndim == 2 or len(labels) == 2
     weight = (1.0 if sample_weight is None else np.asarray(sample_weight, np.float64)) / np.asarray(clipped, np.float64)
     edges = _edges(count, clip, float(np.min(propensity)))
-    below, outside, beyond = np.zeros(n, bool), np.zeros(n, bool), np.zeros(count)
+    outside, beyond = np.zeros(n, bool), np.zeros(count)
+    clipped_fraction, effective_size = clipping(action, propensity, weight, count, clip)
     counts, smallest, effective = np.zeros(count, np.int64), np.full(count, np.nan), np.zeros(count)
     histogram = np.zeros((count, 2, BINS), np.int64)
     for a in range(count):  # an action at a time: nothing as large as the table is made
@@ -208,7 +209,6 @@ def overlap_report(
         counts[a] = took.sum()
         smallest[a] = chance[known].min() if known.any() else np.nan
         effective[a] = _effective_size(weight[took])
-        below |= known & (chance < clip * (1.0 - ROUNDING))
         lower = chance < chance[took].min(initial=np.inf) * (1.0 - ROUNDING)
         outside |= lower
         beyond[a] = lower.mean()
@@ -220,8 +220,8 @@ def overlap_report(
         counts=counts,
         smallest_propensity=smallest,
         clip=float(clip),
-        clipped_fraction=float(below.mean()),
-        effective_size=_effective_size(weight),
+        clipped_fraction=clipped_fraction,
+        effective_size=effective_size,
         effective_size_by_action=effective,
         quantile_99=float(np.quantile(difference, 0.99)),
         largest=float(difference.max()),
@@ -231,6 +231,22 @@ def overlap_report(
         histogram_edges=edges,
         histogram=histogram,
     )
+
+
+def clipping(
+    action: Int[np.ndarray, " row"],
+    propensity: Float[np.ndarray, "row action"] | Float[np.ndarray, " row"],
+    weight: Float[np.ndarray, " row"],
+    count: int,
+    clip: float,
+) -> tuple[float, float]:
+    """Share of rows that a clip level changes, and the effective size of weights made with it."""
+    below = np.zeros(len(action), bool)
+    for a in range(count):
+        took = action == a
+        known = took if propensity.ndim == 1 and count > 2 else np.ones(len(action), bool)
+        below |= known & (_chance_of(a, took, propensity) < clip * (1.0 - ROUNDING))
+    return float(below.mean()), _effective_size(weight)
 
 
 def warn_if_weak(report: OverlapReport, stacklevel: int = 2) -> None:
