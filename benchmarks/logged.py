@@ -143,7 +143,8 @@ class Sharing(GBPLNet):
 
         class Once:
             def run(self, log: LoggedFeedback, construction: str, *, outer: list | None, stacklevel: int) -> Nuisances:
-                key = log.x.tobytes()[:4096], seed, construction, settings.folds, settings.outcome_model, outer is None
+                data = log.x.tobytes(), log.outcome.tobytes(), log.action.tobytes()
+                key = data, seed, construction, settings.folds, settings.outcome_model, outer is None
                 if key not in made:
                     made.clear()
                     made[key] = settings.run(log, construction, outer=outer, stacklevel=stacklevel)
