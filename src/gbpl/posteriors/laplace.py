@@ -103,6 +103,37 @@ class Laplace(MemberPosterior):
             total += images.T @ images
         return total
 
+    def relative_precision(self) -> tuple[float, float]:
+        """log det M and tr(M^-1 - I) of M = prior_sd^2 H as `sample` has it: what the KL to the prior needs of H."""
+        root: Any = self._root
+        sd = self.problem.prior_sd
+        if root.func is _primal_root:
+            return factor_sums(root.args[0], sd)
+        if root.func is _dual_root:  # I + sd^2 J~ J~' has the eigenvalues of M that are not one
+            return factor_sums(root.args[1])
+        if root.func is _kronecker_root:
+            ratio = np.concatenate([scale.ravel() for _, scale, _ in root.args[0]]) / sd
+        elif root.func is _low_rank_root:
+            ratio = 1.0 - root.args[1]
+        else:
+            ratio = np.broadcast_to(root.args[0], self.mean.shape) / sd
+        return -2.0 * float(np.sum(np.log(ratio))), float(np.sum(ratio**2 - 1.0))
+
+
+def factor_sums(factor: Float[np.ndarray, "weight weight"], scale: float = 1.0) -> tuple[float, float]:
+    """log det M and tr(M^-1 - I) of M = scale^2 L L', from its lower factor L."""
+    inverse = 0.0
+    for block in _slices(len(factor), len(factor)):
+        columns = np.eye(len(factor), block.stop - block.start, k=-block.start)
+        inverse += float(np.sum(scipy.linalg.solve_triangular(factor, columns, lower=True, check_finite=False) ** 2))
+    return 2.0 * float(np.sum(np.log(scale * np.diag(factor)))), inverse / scale**2 - len(factor)
+
+
+def jacobian_rows(problem: Problem) -> Float[np.ndarray, "row weight"]:
+    """J~ of the problem, rows sqrt(eta weight_i) A_i J_i, one a row of data and score."""
+    with enable_x64(True):
+        return _Curve.of(problem).stored()
+
 
 def _check(problem: Problem, structure: str, rank: int, n_weights: int, n_rows: int) -> None:
     if structure not in STRUCTURES:
