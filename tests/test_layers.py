@@ -35,7 +35,7 @@ LAYERS = (
     ("decisions", "bounds"),
     ("posterior",),
     ("estimator",),
-    ("persistence", "plots", "report", "datasets", "cli", "__main__"),
+    ("persistence", "plots", "report", "datasets", "coverage", "cli", "__main__"),
     ("paper",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

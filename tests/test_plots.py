@@ -20,7 +20,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gbpl.overlap import ClipWelfare, OverlapReport
 from gbpl.plots import (
+    plot_coverage,
     plot_disagreement,
+    plot_eta,
     plot_groups,
     plot_overlap,
     plot_score_at,
@@ -43,6 +45,15 @@ PATH = SimpleNamespace(
     weight=np.array([0.0, 0.75, 0.25]),
     correction=np.ones(3),
 )
+CHOICE = SimpleNamespace(
+    grid=np.array([0.5, 1.0, 2.0]), curve=np.array([0.97, 0.92, 0.8]), eta=1.2, nominal=0.9, what="coverage"
+)
+COVERAGE = SimpleNamespace(
+    etas=(0.5, 1.0, 2.0, 4.0),
+    levels=(0.5, 0.9),
+    coverage=np.array([[0.8, 1.0], [0.7, 0.97], [0.6, 0.93], [0.5, 0.9]]),
+    coverage_se=np.full((4, 2), 0.02),
+)
 PAPER = {  # the table of posterior action disagreement
     "agreement": [0.9955, 0.7176, 0.6568, 0.5799, 0.5225],
     "regret": [0.0002, 0.0165, 0.0219, 0.0278, 0.0348],
@@ -58,6 +69,8 @@ PLOTS: dict[str, Callable[..., Axes]] = {
     "disagreement": lambda **k: plot_disagreement(WELFARE, WELFARE, correct=WELFARE > 0.4, **k),
     "threshold": lambda **k: plot_threshold([0.01, 0.03], [-0.1, -0.2], labels=["a", "b"], **k),
     "zeta_path": lambda **k: plot_zeta_path(PATH, **k),  # type: ignore[arg-type]
+    "eta": lambda **k: plot_eta(CHOICE, **k),  # type: ignore[arg-type]
+    "coverage": lambda **k: plot_coverage(COVERAGE, **k),  # type: ignore[arg-type]
 }
 
 
@@ -404,3 +417,25 @@ def test_a_path_with_two_corrections_has_a_line_and_a_weight_for_each() -> None:
     np.testing.assert_allclose(lines[0].get_xdata(), [0.1, 1.0, 10.0])
     np.testing.assert_allclose(lines[1].get_ydata(), [0.40, 0.44])
     assert not ax.texts, "weights above the axes would run into each other"
+
+
+def test_eta_shows_the_curve_the_nominal_value_and_the_choice() -> None:
+    ax = plot_eta(CHOICE)  # type: ignore[arg-type]
+    curve, nominal, chosen = ax.get_lines()
+    assert_allclose(curve.get_xydata(), np.column_stack([CHOICE.grid, CHOICE.curve]))
+    assert_allclose(nominal.get_ydata(), 0.9)
+    assert_allclose(chosen.get_xdata(), 1.2)
+    without = SimpleNamespace(**{**vars(CHOICE), "nominal": None})
+    assert len(plot_eta(without).get_lines()) == 2  # type: ignore[arg-type]
+
+
+def test_coverage_is_drawn_over_eta_or_over_the_level() -> None:
+    ax = plot_coverage(COVERAGE)  # type: ignore[arg-type]
+    shown = [bar.lines[0].get_xydata() for bar in ax.containers if isinstance(bar, ErrorbarContainer)]
+    assert_allclose(shown, [np.column_stack([COVERAGE.etas, column]) for column in COVERAGE.coverage.T])
+    few = SimpleNamespace(
+        etas=(1.0, 4.0), levels=COVERAGE.levels, coverage=COVERAGE.coverage[:2], coverage_se=COVERAGE.coverage_se[:2]
+    )
+    ax = plot_coverage(few)  # type: ignore[arg-type]
+    shown = [bar.lines[0].get_xydata() for bar in ax.containers if isinstance(bar, ErrorbarContainer)]
+    assert_allclose(shown, [np.column_stack([few.levels, row]) for row in few.coverage])

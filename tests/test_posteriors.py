@@ -1,5 +1,7 @@
 """One contract for every posterior, and the exact Gaussian as the yardstick."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,9 +12,9 @@ from sklearn.linear_model import Ridge
 
 import gbpl.posteriors.bootstrap
 from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
-from gbpl.posterior import Draws
+from gbpl.posterior import Draws, Posterior
 from gbpl.posteriors import METHODS, Exact, LastLayer, PosteriorError, Problem, Variational
-from gbpl.posteriors.last_layer import gauss_newton
+from gbpl.posteriors.last_layer import _row_noise, gauss_newton
 
 RNG = np.random.default_rng(0)
 N = 80
@@ -94,9 +96,10 @@ def test_contract(method, options, count, committee):
     np.testing.assert_allclose(posterior.scores(NEW, draws=12, seed=3), scores, atol=5e-5)
     policies = np.asarray(posterior.surrogate.policy(scores), np.float64)
     means = [welfare(p, MEAN[count]) for p in policies]
-    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[count], draws=12, seed=3).values, means, atol=1e-5)
+    asked = {"of": "member", "draws": 12, "seed": 3}
+    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[count], **asked).values, means, atol=1e-5)
     np.testing.assert_allclose(
-        posterior.regret(NEW, MEAN[count], draws=12, seed=3).values,
+        posterior.regret(NEW, MEAN[count], **asked).values,
         [regret(p, MEAN[count]) for p in policies],
         atol=1e-5,
     )
@@ -106,7 +109,7 @@ def test_contract(method, options, count, committee):
     u = count / (count - 1) * (1 - share.max(axis=1))
     np.testing.assert_allclose(posterior.disagreement(NEW, draws=12, seed=3), u, atol=1e-12)
     taken = np.eye(count)[chosen]
-    rule = posterior.welfare(NEW, MEAN[count], rule="deterministic", draws=12, seed=3).values
+    rule = posterior.welfare(NEW, MEAN[count], rule="deterministic", **asked).values
     np.testing.assert_allclose(rule, [welfare(p, MEAN[count]) for p in taken], atol=1e-5)
     gain = policy.zeta_ * (policies - policies[..., :1])
     np.testing.assert_allclose(posterior.gain(NEW, draws=12, seed=3), gain, atol=1e-4)
@@ -410,3 +413,326 @@ def test_bootstrap_of_members_with_unequal_shares_has_draws_for_its_default() ->
     net = GBPLNet(random_state=0, committee=2, model=MLP(hidden=(4,)), fit_config=FitConfig(max_epochs=10)).fit(x, y)
     assert len(set(net.zeta_path_.weight)) > 1
     assert net.posterior("bootstrap", refits=20).scores(x).shape[0] == 20
+
+
+# Joint draws: one perturbation of the rows' targets, answered by every member.
+
+JOINT = {
+    "binary": (Binary(), False),
+    "binary weighted": (Binary(), True),
+    "full weighted": (FullVector(3), True),
+    "huber": (Binary(huber=0.8), False),
+}
+TABLE = 18  # rows that members of a committee share
+
+
+def joint_problem(surrogate, rows, *, weighted=False, seed=7, **constants):
+    """A member with the given rows of one table of features."""
+    problem = problem_of(MLP(hidden=(3,)), surrogate, n=TABLE, **constants)
+    weights = np.random.default_rng(5).uniform(0.5, 1.5, TABLE).astype(np.float32)[rows] if weighted else None
+    return replace(problem, x=problem.x[rows], target=problem.target[rows], weights=weights, rows=rows, seed=seed)
+
+
+def first_order(surrogate, params, x):
+    """Scores (row score) of a network of one hidden tanh layer, and their derivative in the last (row score weight)."""
+    hidden, last = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), params)
+    seen = np.tanh(np.asarray(x, np.float64) @ hidden["weight"] + hidden["bias"])
+    raw = seen @ last["weight"] + last["bias"]
+    if not surrogate.squash:
+        scores, inner = raw, np.broadcast_to(np.eye(raw.shape[1]), (len(raw), raw.shape[1], raw.shape[1]))
+    elif raw.shape[1] == 1:
+        scores = np.tanh(raw)
+        inner = 1 - scores[:, :, None] ** 2
+    else:
+        scores = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
+        inner = scores[:, :, None] * (np.eye(raw.shape[1]) - scores[:, None, :])
+    basis = np.column_stack([seen, np.ones(len(seen))])
+    return scores, np.einsum("nb,nsk->nsbk", basis, inner).reshape(*scores.shape, -1)
+
+
+def weight_jacobian(problem):
+    """sqrt(weight zeta) times the derivative of every score in the last layer; zero beyond the robust threshold."""
+    scores, slope = first_order(problem.surrogate, problem.params, problem.x)
+    inside = np.abs(problem.target - problem.zeta * scores) <= problem.surrogate.huber
+    weights = np.ones(len(scores)) if problem.weights is None else np.asarray(problem.weights, np.float64)
+    return np.sqrt(problem.zeta * weights)[:, None, None] * inside[:, :, None] * slope
+
+
+def precision_by_hand(problem):
+    rows = weight_jacobian(problem).reshape(problem.target.size, -1)
+    return problem.eta * rows.T @ rows + np.eye(rows.shape[1]) / problem.prior_sd**2
+
+
+def last_layers(params):
+    """Draws of the last layer as rows of a matrix, bias last."""
+    drawn = np.concatenate([params[-1]["weight"], params[-1]["bias"][:, None]], axis=1)
+    return drawn.reshape(len(drawn), -1).astype(np.float64)
+
+
+def unit_pushes(rows, scores, draws, seed):
+    """In place of the rows' noise: draw (row, score) pushes that row's score by one, and no other."""
+    return np.eye(TABLE * scores)[:, :draws].reshape(TABLE, scores, draws)[rows].astype(np.float32)
+
+
+def no_push(rows, scores, draws, seed):
+    return np.zeros((len(rows), scores, draws), np.float32)
+
+
+def row_map(posterior, monkeypatch):
+    """How the last layer answers a push of each row and score: H^-1 sqrt(eta weight zeta) J', read off the draws."""
+    count = TABLE * posterior.problem.target.shape[1]
+    with monkeypatch.context() as patch:
+        patch.setattr("gbpl.posteriors.last_layer._row_noise", no_push)
+        still = last_layers(posterior.joint_sample(count, seed=1))
+        patch.setattr("gbpl.posteriors.last_layer._row_noise", unit_pushes)
+        return last_layers(posterior.joint_sample(count, seed=1)) - still
+
+
+@pytest.mark.parametrize("name", JOINT)
+def test_joint_draws_have_the_posterior_covariance(name, monkeypatch):
+    """The rows' share read off unit pushes, the prior's off draws without any: together they are H^-1."""
+    surrogate, weighted = JOINT[name]
+    rows = np.array([0, 1, 3, 4, 5, 8, 9, 11, 12, 14, 15, 17])
+    problem = joint_problem(surrogate, rows, weighted=weighted)
+    posterior, precision = LastLayer(problem), precision_by_hand(problem)
+    covariance = np.linalg.inv(precision)
+    moved = row_map(posterior, monkeypatch)
+    share = moved.T @ moved
+    prior = covariance @ covariance / problem.prior_sd**2
+    np.testing.assert_allclose(share + prior, covariance, atol=1e-5 * covariance.max())
+    absent = np.setdiff1d(np.arange(TABLE), rows)
+    assert not moved.reshape(TABLE, -1, moved.shape[1])[absent].any()
+
+    draws = 4000
+    with monkeypatch.context() as patch:
+        patch.setattr("gbpl.posteriors.last_layer._row_noise", no_push)
+        still = last_layers(posterior.joint_sample(draws, seed=1)) - posterior.mean
+    normals = problem.prior_sd * still @ precision  # standard normals z of H^-1 z / prior_sd
+    allowed = 5 * np.sqrt(2 / draws)
+    np.testing.assert_allclose(np.cov(normals.T), np.eye(len(precision)), atol=allowed)
+
+    drawn = last_layers(posterior.joint_sample(draws, seed=2)) - posterior.mean
+    whitened = drawn @ np.linalg.cholesky(precision)
+    np.testing.assert_allclose(np.cov(whitened.T), np.eye(len(precision)), atol=allowed)
+    np.testing.assert_allclose(whitened.mean(axis=0), 0.0, atol=5 / np.sqrt(draws))
+
+
+def test_joint_draws_of_the_exact_posterior_have_its_mean_and_covariance():
+    problem = replace(problem_of(Linear(), Binary(squash=False), n=TABLE), rows=np.arange(TABLE), seed=7)
+    mean, covariance = by_hand(problem)
+    drawn = last_layers(Exact(problem).joint_sample(4000, seed=0))
+    whitened = (drawn - mean[:, 0]) @ np.linalg.cholesky(np.linalg.inv(covariance))
+    np.testing.assert_allclose(np.cov(whitened.T), np.eye(3), atol=5 * np.sqrt(2 / 4000))
+    np.testing.assert_allclose(whitened.mean(axis=0), 0.0, atol=5 / np.sqrt(4000))
+
+
+@pytest.mark.parametrize("surrogate", [Binary(), FullVector(3)], ids=["binary", "full"])
+def test_members_move_together_by_the_rows_they_share(surrogate, monkeypatch):
+    """Cross covariance H_1^-1 (sum over shared rows of sqrt(eta_1 eta_2) J_1' J_2) H_2^-1, zero without shared rows."""
+    one = joint_problem(surrogate, np.arange(12), seed=7)
+    other = joint_problem(surrogate, np.arange(6, TABLE), weighted=True, seed=8, eta=0.9, zeta=0.4)
+    far = joint_problem(surrogate, np.arange(12, TABLE), seed=9)
+    posteriors = [LastLayer(problem) for problem in (one, other, far)]
+    maps = [row_map(posterior, monkeypatch) for posterior in posteriors]
+    inverses = [np.linalg.inv(precision_by_hand(problem)) for problem in (one, other, far)]
+    shared = np.einsum("nsp,nsq->pq", weight_jacobian(one)[6:], weight_jacobian(other)[:6])
+    cross = np.sqrt(one.eta * other.eta) * inverses[0] @ shared @ inverses[1]
+    assert np.abs(cross).max() > 0.05 * inverses[0].max()
+    np.testing.assert_allclose(maps[0].T @ maps[1], cross, atol=1e-5 * inverses[0].max())
+    assert not (maps[0].T @ maps[2]).any()
+
+    draws = 4000
+    drawn = [last_layers(p.joint_sample(draws, seed=3)) - p.mean for p in posteriors]
+    white = [d @ np.linalg.cholesky(np.linalg.inv(v)) for d, v in zip(drawn, inverses, strict=True)]
+    roots = [np.linalg.cholesky(np.linalg.inv(v)) for v in inverses]
+    allowed = 5 * np.sqrt(2 / draws)
+    np.testing.assert_allclose(white[0].T @ white[1] / draws, roots[0].T @ cross @ roots[1], atol=allowed)
+    np.testing.assert_allclose(white[0].T @ white[2] / draws, 0.0, atol=allowed)
+
+
+def test_the_noise_of_a_row_is_its_own():
+    rows = np.array([0, 5, 1023, 1024, 2500])
+    noise = _row_noise(rows, 2, 6, 4)
+    assert noise.shape == (5, 2, 6)
+    for place, row in enumerate(rows):
+        np.testing.assert_array_equal(_row_noise(np.array([row]), 2, 6, 4)[0], noise[place])
+    assert len(np.unique(noise)) == noise.size
+    np.testing.assert_array_equal(_row_noise(rows, 2, 6, 4), noise)
+    assert not np.isin(_row_noise(rows, 2, 6, 5), noise).any()
+
+
+def test_joint_draws_follow_the_seed_and_not_the_blocks(monkeypatch):
+    posterior = LastLayer(joint_problem(FullVector(3), np.arange(TABLE), weighted=True))
+    drawn = last_layers(posterior.joint_sample(9, seed=3))
+    np.testing.assert_array_equal(last_layers(posterior.joint_sample(9, seed=3)), drawn)
+    assert not np.isclose(last_layers(posterior.joint_sample(9, seed=4)), drawn).any()
+    monkeypatch.setattr("gbpl.posteriors.last_layer.BLOCK", 5)
+    np.testing.assert_allclose(last_layers(posterior.joint_sample(9, seed=3)), drawn, atol=1e-6)
+
+
+def test_joint_draws_need_the_rows_numbers():
+    posterior = LastLayer(joint_problem(Binary(), np.arange(TABLE)))
+    posterior.problem = replace(posterior.problem, rows=None)
+    with pytest.raises(PosteriorError, match="joint draws need the numbers of the problem's rows"):
+        posterior.joint_sample(3, seed=0)
+
+
+@pytest.mark.parametrize("surrogate", [Binary(), FullVector(3), Binary(squash=False)], ids=["tanh", "softmax", "raw"])
+def test_answer_is_the_first_order_in_the_last_layer(surrogate):
+    """s(MAP) + ds/dw (w - MAP), by the derivatives and by a central difference of the scores themselves."""
+    problem = joint_problem(surrogate, np.arange(TABLE))
+    posterior = LastLayer(problem)
+    drawn = posterior.joint_sample(4, seed=0)
+    x = np.random.default_rng(1).normal(size=(10, 2)).astype(np.float32)
+    answered = np.asarray(posterior.answer(drawn, jnp.asarray(x)))
+    at = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), problem.params)
+    scores, slope = first_order(surrogate, at, x)
+    step = last_layers(drawn) - posterior.mean
+    np.testing.assert_allclose(answered, scores + np.einsum("nsp,dp->dns", slope, step), atol=1e-5)
+    for i in range(4):
+        move = step[i].reshape(-1, surrogate.n_raw)
+
+        def moved(h, move=move):
+            last = {"weight": at[-1]["weight"] + h * move[:-1], "bias": at[-1]["bias"] + h * move[-1]}
+            return first_order(surrogate, [at[0], last], x)[0]
+
+        np.testing.assert_allclose(answered[i] - scores, (moved(1e-5) - moved(-1e-5)) / 2e-5, atol=1e-5)
+    fixed = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), problem.params)
+    np.testing.assert_allclose(posterior.answer(fixed, jnp.asarray(x)), np.stack([scores, scores]), atol=1e-6)
+
+
+# The committee as what a draw is.
+
+
+def simplex(points):
+    """Projection on the simplex by bisection: max(points - c, 0) with c such that it sums to one."""
+    low, high = points.min(axis=-1, keepdims=True) - 1.0, points.max(axis=-1, keepdims=True)
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = np.maximum(points - middle, 0.0).sum(axis=-1, keepdims=True) > 1.0
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return np.maximum(points - low, 0.0)
+
+
+def rescaled(posterior, **constants):
+    """The same members with other constants."""
+    parts = [LastLayer(replace(part.problem, **constants)) for part in posterior.parts]
+    return Posterior(
+        parts, posterior.weights, standardizer=posterior.standardizer, surrogate=posterior.surrogate,
+        actions=posterior.actions, gains=posterior.gains, policy_weights=posterior.policy_weights,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("count", [2, 3], ids=["binary", "three actions"])
+@pytest.mark.parametrize("eta", [0.05, 50.0], ids=["wide", "narrow"])
+def test_a_draw_of_the_committee_combines_its_members(count, eta):
+    """Restated: first-order scores of each member's joint draw, weighed as the policy weighs them, projected."""
+    policy = fitted("last_layer", count, 2)
+    posterior = policy.posterior(eta=eta)
+    posterior.policy_weights = np.array([0.7, 0.6])  # any numbers: different from the mixture's, and not summing to one
+    x = policy.standardizer_.apply(NEW)
+    total = np.zeros((20, len(NEW), count))
+    for part, multiplier in zip(posterior.parts, posterior.policy_weights, strict=True):
+        scores, slope = first_order(posterior.surrogate, part.problem.params, x)
+        step = last_layers(part.joint_sample(20, seed=5)) - part.mean
+        answers = scores + np.einsum("nsp,dp->dns", slope, step)
+        policies = np.concatenate([1 - answers, 1 + answers], axis=2) / 2 if count == 2 else answers
+        total += multiplier * (policies - 1 / count)
+    policies = simplex(1 / count + total)
+    assert ((policies == 0).any(axis=2).mean() > 0.1) == (eta < 1), "the wide draws should leave the simplex"
+    expected = [welfare(p, MEAN[count]) for p in policies]
+    asked = {"of": "committee", "draws": 20, "seed": 5}
+    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[count], **asked).values, expected, atol=1e-5)
+    np.testing.assert_allclose(
+        posterior.regret(NEW, MEAN[count], **asked).values, MEAN[count].max(axis=1).mean() - expected, atol=1e-5
+    )
+    taken = np.eye(count)[policies.argmax(axis=2)]
+    np.testing.assert_allclose(
+        posterior.welfare(NEW, MEAN[count], rule="deterministic", **asked).values,
+        [welfare(p, MEAN[count]) for p in taken],
+        atol=1e-5,
+    )
+    level = float(np.median(expected))
+    even = np.full((len(NEW), count), 1 / count)
+    shifted = MEAN[count] - MEAN[count].mean() + level  # so that the uniform policy is worth the median draw
+    better = posterior.probability_better(NEW, shifted, than=even, **asked)
+    moved = expected - MEAN[count].mean() + level
+    assert better == np.mean(moved > level)
+    spread = posterior.population_welfare(NEW, MEAN[count], of="committee", draws=4000, seed=5)
+    rows = np.mean([np.var(np.sum(p * MEAN[count], axis=1)) for p in policies]) / len(NEW)
+    here = posterior.welfare(NEW, MEAN[count], of="committee", draws=4000, seed=5)
+    assert spread.sd == pytest.approx(np.sqrt(here.sd**2 + rows), rel=0.08)
+
+
+@pytest.mark.parametrize("count", [2, 3], ids=["binary", "three actions"])
+def test_a_sure_committee_is_the_policy(count):
+    policy = fitted("last_layer", count, 2)
+    posterior = rescaled(policy.posterior(eta=1.0), eta=1e9, prior_sd=1e-4)
+    drawn = posterior.welfare(NEW, MEAN[count], draws=10).values  # the committee is the default
+    np.testing.assert_allclose(drawn, welfare(policy.predict_proba(NEW), MEAN[count]), atol=1e-5)
+    ruled = posterior.welfare(NEW, MEAN[count], rule="deterministic", draws=10).values
+    taken = (policy.predict(NEW)[:, None] == policy.actions_).astype(float)
+    np.testing.assert_allclose(ruled, welfare(taken, MEAN[count]), atol=1e-5)
+
+
+@pytest.mark.parametrize(("count", "wide"), [(2, True), (2, False), (3, False)])
+def test_the_committee_s_spread_is_one_over_the_root_of_eta(count, wide):
+    """Same seed, same perturbation: four times eta halves every draw's deviation, inside the simplex.
+
+    With the prior too wide to count, or four times as precise itself.
+    """
+    policy = fitted("last_layer", count, 2)
+    posterior = policy.posterior(eta=1.0)
+    centre = welfare(policy.predict_proba(NEW), MEAN[count])
+    deviations = [
+        rescaled(posterior, eta=400 * times, prior_sd=1e4 if wide else times**-0.5)
+        .welfare(NEW, MEAN[count], draws=50, seed=3)
+        .values
+        - centre
+        for times in (1.0, 4.0)
+    ]
+    assert np.std(deviations[0]) > 1e-3
+    np.testing.assert_allclose(deviations[0], 2 * deviations[1], atol=2e-3 * np.std(deviations[0]))
+
+
+def test_the_committee_is_narrower_than_its_members():
+    posterior = fitted("last_layer", 2, 2).posterior(eta=100.0)
+    draws = {of: posterior.welfare(NEW, MEAN[2], of=of, draws=400, seed=1) for of in ("committee", "member")}
+    assert draws["committee"].sd < draws["member"].sd
+    default = posterior.welfare(NEW, MEAN[2], draws=400, seed=1)
+    np.testing.assert_array_equal(default.values, draws["committee"].values)
+
+
+def test_methods_without_joint_draws_speak_of_members():
+    posterior = fitted("laplace", 2, 2).posterior("laplace", structure="diag")
+    asked = {"draws": 10, "seed": 2}
+    default = posterior.welfare(NEW, MEAN[2], **asked).values
+    np.testing.assert_array_equal(default, posterior.welfare(NEW, MEAN[2], of="member", **asked).values)
+    calls = [
+        posterior.welfare,
+        posterior.regret,
+        posterior.population_welfare,
+        lambda x, y, **options: posterior.probability_better(x, y, than="a", **options),
+    ]
+    for call in calls:
+        with pytest.raises(PosteriorError, match="the members' 'laplace' draws know nothing of each other"):
+            call(NEW, MEAN[2], of="committee", **asked)
+        with pytest.raises(ValueError, match="of must be one of committee, member, got 'network'"):
+            call(NEW, MEAN[2], of="network", **asked)
+
+
+def test_members_without_row_numbers_have_no_joint_draw():
+    posterior = fitted("last_layer", 2, 2).posterior(eta=1.0)
+    posterior.parts = tuple(LastLayer(replace(part.problem, rows=None)) for part in posterior.parts)
+    member = posterior.welfare(NEW, MEAN[2], of="member", draws=10).values
+    np.testing.assert_array_equal(posterior.welfare(NEW, MEAN[2], draws=10).values, member)
+    with pytest.raises(PosteriorError, match="no joint draw"):
+        posterior.welfare(NEW, MEAN[2], of="committee", draws=10)
+
+
+def test_blocks_of_the_committee_s_draws_make_no_difference(monkeypatch):
+    posterior = fitted("last_layer", 3, 2).posterior(eta=3.0)
+    one = posterior.welfare(NEW, MEAN[3], draws=30, seed=2).values
+    monkeypatch.setattr("gbpl.posterior.DRAWS_AT_A_TIME", 7)
+    monkeypatch.setattr("gbpl.evaluate.BLOCK", 16)
+    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[3], draws=30, seed=2).values, one, atol=1e-6)

@@ -774,3 +774,15 @@ def test_surrogates_are_values(case):
     assert copy != dataclasses.replace(case.surrogate, huber=1.0)
     with pytest.raises(AttributeError):
         copy.huber = 2.0
+
+
+@pytest.mark.parametrize(
+    "surrogate", [Binary(), BaselineGap(4, baseline=2), FullVector(4), FullVector(3, centered=False)]
+)
+def test_outcomes_are_those_whose_target_is_zeta_times_the_scores(surrogate) -> None:
+    policy = np.random.default_rng(0).dirichlet(np.ones(surrogate.n_actions), size=5)
+    scores = np.asarray(surrogate.scores_of_policy(policy), np.float64)
+    wanted = 3.0 * scores
+    if isinstance(surrogate, FullVector) and surrogate.centered:  # the target is centred, the scores sum to one
+        wanted = wanted - wanted.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(surrogate.target(surrogate.outcomes(scores, 3.0)), wanted, atol=1e-6)

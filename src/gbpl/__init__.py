@@ -1,5 +1,6 @@
 """General Bayesian Policy Learning: decision rules from data, and how sure they are."""
 
+from gbpl.coverage import CoverageStudy, coverage_study
 from gbpl.decisions import (
     Assessment,
     Decision,
@@ -13,6 +14,7 @@ from gbpl.decisions import (
     threshold_rule,
 )
 from gbpl.estimator import GBPLNet
+from gbpl.eta import EtaChoice
 from gbpl.feedback import FullFeedback
 from gbpl.fit import FitConfig, NonFiniteLossError, StackFit, fit_stack
 from gbpl.logged import LoggedFeedback
@@ -39,11 +41,13 @@ __all__ = [
     "BaselineGap",
     "Binary",
     "ClipWelfare",
+    "CoverageStudy",
     "CrossFit",
     "Decision",
     "Draws",
     "EquinoxModel",
     "EstimatedPropensityWarning",
+    "EtaChoice",
     "FitConfig",
     "FlaxModel",
     "FullFeedback",
@@ -75,6 +79,7 @@ __all__ = [
     "assess",
     "capacity_rule",
     "clip_propensity",
+    "coverage_study",
     "defer_rule",
     "deterministic",
     "disagreement",

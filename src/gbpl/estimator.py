@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
 from gbpl.devices import resolve_devices
+from gbpl.eta import EtaChoice, estimated_outcomes, information_matching, refit_matching, safe_bayes
 from gbpl.evaluate import combined_policy
 from gbpl.feedback import FullFeedback, align_outcomes, check_features
 from gbpl.fit import FitConfig
@@ -22,7 +24,7 @@ from gbpl.nuisance import CrossFit, Nuisances, check_construction
 from gbpl.offpolicy import compare, overlap_of, policy_value, value_from
 from gbpl.overlap import warn_if_weak
 from gbpl.path import PathFit, PathSettings, Table, fit_path
-from gbpl.posterior import Posterior
+from gbpl.posterior import Draws, Posterior
 from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, fit_bootstrap
 from gbpl.stack import fold_rows
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = ["GBPLNet"]
 
+CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
+    "information_matching": information_matching,
+    "refit_matching": refit_matching,
+    "safe_bayes": safe_bayes,
+}
+SPREAD_ROWS, SPREAD_DRAWS = 4_000, 400  # of the posterior's share in the population welfare
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; the first judges
 MODEL_PATH = (3.0, 0.1)  # zetas of the outcome model alone: without noise they differ little, and two do
 
@@ -57,6 +65,7 @@ class _Training:
     feedback: FullFeedback
     nuisances: Nuisances | None
     untouched: list[Float[np.ndarray, "row action"]] = field(default_factory=list)  # once it has been asked for
+    choice: list[EtaChoice] = field(default_factory=list)  # of eta="auto", once it has been asked for
 
 
 class GBPLNet(BaseEstimator):
@@ -71,7 +80,8 @@ class GBPLNet(BaseEstimator):
         and averages the scores, each zeta weighted by the probability that it is the best.
     eta : "auto" or a number > 0
         Scale of the loss in the generalized posterior exp(-eta sum loss) times the prior, per outcome unit.
-        `"auto"` is one over the outcome scale, which makes the fit independent of the unit of the outcomes.
+        `"auto"` fits with one over the outcome scale, which makes the fit independent of the unit of the outcomes (it
+        counts there only through the prior), and draws posteriors at the scale that `calibrate_eta` finds.
     prior_sd : number > 0
         Standard deviation of the Gaussian prior on the weights, the only regulariser:
         |w|^2 / (2 prior_sd^2 eta n) beside the mean loss.
@@ -114,7 +124,7 @@ class GBPLNet(BaseEstimator):
     actions_ : labels, in the order of the columns of `predict_proba`
     zeta_ : the zeta selected, or of largest weight
     zeta_path_ : `ZetaPath`, welfare out of fold per zeta
-    eta_, outcome_scale_ : scale of the loss, and the root mean square difference between two actions' outcomes
+    eta_, outcome_scale_ : scale of the loss in the fit, and the root mean square difference of two actions' outcomes
     surrogate_, model_ : what was fitted
     params_, member_weights_ : parameters with a leading member axis, and what each member counts
     history_ : a dict a member: its zeta and fold, losses per epoch, best epoch
@@ -395,12 +405,29 @@ class GBPLNet(BaseEstimator):
 
     # -- how sure -----------------------------------------------------------------------------------------
 
-    def posterior(self, method: str = "last_layer", *, refits: int = 100, seed: int = 0, **options: Any) -> Posterior:
+    def calibrate_eta(self, method: str = "information_matching", **options: Any) -> EtaChoice:
+        """The loss scale from the data, and the curve it was chosen from.
+
+        `method` is `"information_matching"` (what `eta="auto"` uses), `"refit_matching"` or `"safe_bayes"`; options go
+        to the function of that name in `gbpl.eta`. `posterior(eta=choice.eta)` uses a choice; the fit stays as it is.
+        """
+        check_is_fitted(self)
+        training: _Training | None = getattr(self, "_training", None)
+        if training is None:
+            raise PosteriorError("this policy was loaded without its training rows; calibrate eta where it was fitted")
+        if method not in CALIBRATIONS:
+            raise ValueError(f"method must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
+        return CALIBRATIONS[method](training.fit, **options)
+
+    def posterior(
+        self, method: str = "last_layer", *, eta: float | None = None, refits: int = 100, seed: int = 0, **options: Any
+    ) -> Posterior:
         """The generalized posterior over policies, exp(-eta sum loss) times the prior, by one of several methods.
 
         `"last_layer"` (default), `"laplace"` (all weights; `structure`), `"exact"` (linear, unsquashed scores),
         `"sgld"`, `"nuts"`, `"variational"` (`family`) or `"bootstrap"` (`refits`); other options go to the method, see
         `gbpl.posteriors`. A committee's posterior is the mixture over its members, each with its own training rows.
+        `eta`, in the units of the estimator's, is another loss scale for the draws than `eta_`; the fit stays as it is.
         """
         check_is_fitted(self)
         training: _Training | None = getattr(self, "_training", None)
@@ -412,6 +439,16 @@ class GBPLNet(BaseEstimator):
             raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
         fitted = training.fit
         problems = fitted.problems()
+        if eta is not None:
+            scaled = _positive("eta", eta, "try 1.0") * self.outcome_scale_
+            problems = [replace(problem, eta=scaled) for problem in problems]
+        elif self.eta == "auto" and method != Bootstrap.method and hasattr(fitted.model, "features"):
+            if not training.choice:
+                with contextlib.suppress(PosteriorError):  # no policy is worth more than another: nothing to match
+                    training.choice.append(self.calibrate_eta())
+            for choice in training.choice:
+                precision = choice.precision * self.outcome_scale_**2
+                problems = [replace(problem, eta=precision * problem.zeta) for problem in problems]
         if method == Bootstrap.method:
             if refits < 2 or options:
                 raise PosteriorError(
@@ -431,6 +468,7 @@ class GBPLNet(BaseEstimator):
             surrogate=fitted.surrogate,
             actions=self.actions_,
             gains=np.array([member.zeta for member in fitted.members]) * self.outcome_scale_,
+            policy_weights=fitted.policy_weights,
             default_draws=refits if method == Bootstrap.method else 400,
         )
 
@@ -521,21 +559,34 @@ class GBPLNet(BaseEstimator):
         when first asked for; with fewer rows to learn from they are worth a little less than the committee of all.
         `baseline` is as in `value`.
         """
+        training = self._committee_training("cross_fitted_value", estimator)
+        if not training.untouched:
+            training.untouched.append(training.fit.untouched())
+        return self._own_value(training, training.untouched[0], estimator, rule, baseline)
+
+    def _committee_training(self, asked: str, estimator: str) -> _Training:
         check_is_fitted(self)
         check_estimator_name(estimator)
         training: _Training | None = getattr(self, "_training", None)
         if training is None:
             raise ValueError("this policy was loaded without its training rows; use value on new rows")
         if training.fit.out_of_fold is None:
-            raise ValueError("cross_fitted_value needs a committee, got committee=None; use value on new rows")
+            raise ValueError(f"{asked} needs a committee, got committee=None; use value on new rows")
+        nuisances = training.nuisances
+        if nuisances is not None and estimator in ("dr", "dm") and nuisances.outcome_mean is None:
+            raise ValueError(
+                f"estimator={estimator!r} needs an outcome model, and pseudo_outcome={self.pseudo_outcome!r} has "
+                "none; use 'ipw' or 'snipw'"
+            )
+        return training
+
+    def _own_value(
+        self, training: _Training, policy: Float[np.ndarray, "row action"], estimator: str, rule: str, baseline: Any
+    ) -> Value:
+        """Value of a policy of the training rows, judged by their own outcomes."""
         feedback, nuisances = training.feedback, training.nuisances
         logged = None
         if nuisances is not None:
-            if estimator in ("dr", "dm") and nuisances.outcome_mean is None:
-                raise ValueError(
-                    f"estimator={estimator!r} needs an outcome model, and pseudo_outcome={self.pseudo_outcome!r} has "
-                    "none; use 'ipw' or 'snipw'"
-                )
             log = nuisances.feedback
             logged = logged_value(log.net_outcome, weights=log.weights, groups=log.groups)
 
@@ -544,10 +595,8 @@ class GBPLNet(BaseEstimator):
                 return mean_value(policy, feedback.outcomes, weights=feedback.weights, groups=feedback.groups)
             return value_from(nuisances, policy, estimator=estimator)
 
-        if not training.untouched:
-            training.untouched.append(training.fit.untouched())
         return compare(
-            training.untouched[0],
+            policy,
             baseline,
             worth,
             actions=self.actions_,
@@ -556,6 +605,31 @@ class GBPLNet(BaseEstimator):
             source=feedback.x if nuisances is None else nuisances.feedback.source,
             logged=logged,
         )
+
+    def population_welfare(
+        self, *, rule: str = "randomized", estimator: str = "dr", draws: int = 4000, seed: int = 0
+    ) -> Draws:
+        """What the policy is worth in the population, from the rows of the fit alone, with all that is uncertain in it.
+
+        A draw is the value out of fold, plus a normal error of its standard error (the rows are a sample), plus the
+        deviation of a posterior draw of the committee (another sample would have taught another policy), which is where
+        eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them.
+
+        Out of fold means: each row decided by the members that did not train on it. They did stop on it, which flatters
+        them a little, and learned from fewer rows than the committee, which costs them about as much;
+        `cross_fitted_value` avoids the first for the price of another fit, and does not avoid the second.
+        """
+        training = self._committee_training("population_welfare", estimator)
+        assert training.fit.out_of_fold is not None
+        value = self._own_value(training, training.fit.out_of_fold, estimator, rule, None)
+        fitted = training.fit
+        rows = np.random.default_rng([seed, 2]).permutation(len(fitted.x))[:SPREAD_ROWS]
+        outcomes = estimated_outcomes(fitted)[rows] * self.outcome_scale_
+        few = min(draws, SPREAD_DRAWS)
+        spread = self.posterior()._sums_at(fitted.x[rows], outcomes, rule, None, few, seed)[0]
+        rng = np.random.default_rng([seed, 3])
+        values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread - spread.mean(), draws)
+        return Draws(values, f"population welfare of the {rule} policy")
 
     def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"], stacklevel: int) -> None:
         training: _Training | None = getattr(self, "_training", None)

@@ -152,6 +152,7 @@ class PathFit:
                 prior_sd=member.prior_sd,
                 params=jax.tree.map(lambda leaf, number=number: leaf[number], self.params),
                 seed=member.seed,
+                rows=member.train,
             )
             problems.append(problem)
         return problems

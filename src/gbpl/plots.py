@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import ArrayLike
 
+    from gbpl.coverage import CoverageStudy
+    from gbpl.eta import EtaChoice
     from gbpl.overlap import OverlapReport
     from gbpl.zeta import ZetaPath
 
 __all__ = [
-    "plot_disagreement", "plot_groups", "plot_overlap", "plot_score_at", "plot_scores", "plot_threshold",
-    "plot_welfare", "plot_zeta_path",
+    "plot_coverage", "plot_disagreement", "plot_eta", "plot_groups", "plot_overlap", "plot_score_at", "plot_scores",
+    "plot_threshold", "plot_welfare", "plot_zeta_path",
 ]  # fmt: skip
 
 # Okabe and Ito's colours, told apart with any kind of colour vision and in grey.
@@ -340,6 +342,47 @@ def plot_zeta_path(path: ZetaPath, *, ax: Axes | None = None) -> Axes:
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
     ax.margins(x=0.08, y=0.12)
     ax.set(xlabel="zeta (left: towards direct welfare, right: towards regression)", ylabel="welfare out of fold")
+    return ax
+
+
+def plot_eta(choice: EtaChoice, *, ax: Axes | None = None) -> Axes:
+    """What a calibration judged each eta by, its nominal value where it has one, and the eta it chose."""
+    ax = _axes(ax)
+    order = np.argsort(choice.grid)
+    ax.plot(choice.grid[order], choice.curve[order], color=BLUE, marker="o", markersize=4)
+    if choice.nominal is not None:
+        ax.axhline(choice.nominal, color=GREY, linewidth=1.0, linestyle="--", zorder=0, label=f"{choice.nominal:.0%}")
+    ax.axvline(choice.eta, color=ORANGE, linewidth=2.0, zorder=0, label=f"chosen: {choice.eta:.3g}")
+    ax.set_xscale("log")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
+    ax.set(xlabel="eta", ylabel=choice.what)
+    return ax
+
+
+def plot_coverage(study: CoverageStudy, *, ax: Axes | None = None) -> Axes:
+    """Coverage of each level's intervals with two standard errors each way, the paper's two figures.
+
+    With four etas or more it is drawn over eta, a line a level; with fewer over the nominal level, a line an eta.
+    Dashed is the nominal level.
+    """
+    ax = _axes(ax)
+    if over_eta := len(study.etas) >= 4:
+        names, across, table, errors = study.levels, study.etas, study.coverage.T, study.coverage_se.T
+    else:
+        names, across, table, errors = study.etas, study.levels, study.coverage, study.coverage_se
+    lines = zip(names, table, errors, strict=True)
+    for (name, rates, se), color in zip(lines, (BLUE, GREEN, ORANGE, RED, SKY, GREY), strict=False):
+        label = f"{name:.0%}" if over_eta else f"eta {name:g}"
+        ax.errorbar(across, rates, yerr=2.0 * se, color=color, label=label, **{**BAR, "fmt": "o-"})  # type: ignore[arg-type]
+        if over_eta:
+            ax.axhline(name, color=color, linewidth=1.0, linestyle="--", alpha=0.6, zorder=0)
+    if over_eta:
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(across, [f"{eta:g}" for eta in across])
+    else:
+        ax.plot(across, across, color=GREY, linestyle="--", linewidth=1.0, zorder=0)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False, fontsize=9)
+    ax.set(xlabel="eta" if over_eta else "nominal level", ylabel="coverage", ylim=(min(0.3, table.min() - 0.05), 1.02))
     return ax
 
 

@@ -1,7 +1,10 @@
 """What a posterior over policies says: welfare, regret, action probabilities, disagreement (section 6 and appendices).
 
-`Posterior` is the equal (or weighted) mixture over the members of a committee; each member's draws come from one of
-the methods in `gbpl.posteriors`. Rows and draws pass in blocks, so that memory stays bounded.
+`Posterior` holds the members of a committee, each with draws from one of the methods in `gbpl.posteriors`. A draw is
+one of two things. For what a draw decides (action probabilities, disagreement, scores) it is one member's network: the
+mixture over the members. For what the policy is worth it is the committee itself, since that is the policy somebody
+will use: all members answer, to first order, to one perturbation of the targets, and are combined as the fitted policy
+combines them. Rows and draws pass in blocks, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from gbpl.evaluate import row_blocks
 from gbpl.feedback import Standardizer, check_features, check_outcomes
 from gbpl.posteriors.base import MemberPosterior, PosteriorError
 from gbpl.posteriors.diagnostics import to_arviz
-from gbpl.surrogates import Surrogate
+from gbpl.surrogates import Surrogate, project_simplex
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -29,6 +32,7 @@ __all__ = ["Draws", "Posterior"]
 
 DRAWS_AT_A_TIME = 64
 RULES = ("randomized", "deterministic")
+KINDS = ("committee", "member")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +77,7 @@ class Draws:
         return f"{self.about}: mean {self.mean:.4g}, sd {self.sd:.2g}, 95 % interval [{low:.4g}, {high:.4g}]"
 
 
-@partial(jax.jit, static_argnames=("surrogate", "rule"))
-def _policies(raw: Array, *, surrogate: Surrogate, rule: str) -> Float[Array, "draw row action"]:
-    policy = surrogate.policy(surrogate.scores(raw))
+def _ruled(policy: Array, rule: str) -> Float[Array, "draw row action"]:
     if rule == "randomized":
         return policy
     best = policy[..., 1] >= policy[..., 0] if policy.shape[-1] == 2 else jnp.argmax(policy, axis=-1)
@@ -83,11 +85,25 @@ def _policies(raw: Array, *, surrogate: Surrogate, rule: str) -> Float[Array, "d
 
 
 @partial(jax.jit, static_argnames=("surrogate", "rule"))
-def _values(
-    raw: Array, outcomes: Array, weight: Array, *, surrogate: Surrogate, rule: str
-) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
+def _policies(raw: Array, *, surrogate: Surrogate, rule: str) -> Float[Array, "draw row action"]:
+    return _ruled(surrogate.policy(surrogate.scores(raw)), rule)
+
+
+@partial(jax.jit, static_argnames="surrogate")
+def _deviation(scores: Array, multiplier: float, *, surrogate: Surrogate) -> Float[Array, "draw row action"]:
+    """What a member adds to a committee's policy before it is brought back to the simplex."""
+    return multiplier * (surrogate.policy(scores) - 1.0 / surrogate.n_actions)
+
+
+@partial(jax.jit, static_argnames="rule")
+def _committee(deviation: Array, *, rule: str) -> Float[Array, "draw row action"]:
+    return _ruled(project_simplex(1.0 / deviation.shape[-1] + deviation), rule)
+
+
+@jax.jit
+def _values(policy: Array, outcomes: Array, weight: Array) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
     """Sum and sum of squares over rows of the outcome under each draw's policy."""
-    value = jnp.einsum("dra,ra->dr", _policies(raw, surrogate=surrogate, rule=rule), outcomes)
+    value = jnp.einsum("dra,ra->dr", policy, outcomes)
     return value @ weight, value**2 @ weight
 
 
@@ -95,7 +111,8 @@ class Posterior:
     """A posterior over policies.
 
     `weights` are the shares of the members' posteriors in the mixture; draws are dealt to members in that proportion,
-    as evenly as their number allows.
+    as evenly as their number allows. `policy_weights` are what the members count in the committee's policy
+    (`gbpl.evaluate.combined_policy`).
     """
 
     def __init__(
@@ -107,11 +124,13 @@ class Posterior:
         surrogate: Surrogate,
         actions: np.ndarray,
         gains: Float[np.ndarray, " member"],
+        policy_weights: Float[np.ndarray, " member"] | None = None,
         default_draws: int = 400,
     ) -> None:
         self.parts, self.weights = tuple(parts), np.asarray(weights, float) / np.sum(weights)
         self.standardizer, self.surrogate, self.actions = standardizer, surrogate, actions
         self.gains, self.default_draws = gains, default_draws
+        self.policy_weights = self.weights if policy_weights is None else np.asarray(policy_weights, float)
 
     @property
     def method(self) -> str:
@@ -122,11 +141,15 @@ class Posterior:
         """What each member's method reports of its draws."""
         return [part.diagnostics for part in self.parts]
 
-    def _shares(self, draws: int | None, seed: int) -> list[tuple[int, int]]:
-        """Draws and seed of each member; the remainder goes to members at random, in proportion."""
+    def _checked_draws(self, draws: int | None) -> int:
         draws = self.default_draws if draws is None else draws
         if draws < 1:
             raise ValueError(f"draws must be >= 1, got {draws}")
+        return draws
+
+    def _shares(self, draws: int | None, seed: int) -> list[tuple[int, int]]:
+        """Draws and seed of each member; the remainder goes to members at random, in proportion."""
+        draws = self._checked_draws(draws)
         rng = np.random.default_rng(seed)
         counts = np.floor(self.weights * draws + 1e-9).astype(int)
         rest = self.weights * draws - counts
@@ -161,8 +184,47 @@ class Posterior:
     def _features(self, X: Any) -> Float[np.ndarray, "row feature"]:
         return self.standardizer.apply(check_features(X))
 
+    def _kind(self, of: str | None) -> str:
+        """Whether a draw is the committee or one of its members: the committee where its members can move together."""
+        joint = all(hasattr(part, "joint_sample") and part.problem.rows is not None for part in self.parts)
+        if of is None:
+            return "committee" if joint else "member"
+        if of not in KINDS:
+            raise ValueError(f"of must be one of {', '.join(KINDS)}, got {of!r}")
+        if of == "committee" and not joint:
+            raise PosteriorError(
+                f"the members' {self.method!r} draws know nothing of each other, so a committee has no joint draw; use "
+                "method='last_layer' or 'exact', or of='member'"
+            )
+        return of
+
+    def _rules(self, rule: str, of: str | None, draws: int | None, seed: int) -> Iterator[tuple[int, Any]]:
+        """Chunks of draws: how many, and a function from a block of rows to their policies."""
+        if self._kind(of) == "member":
+            for _, part, params in self._member_draws(draws, seed):
+                yield (
+                    len(jax.tree.leaves(params)[0]),
+                    lambda block, part=part, params=params: _policies(
+                        part.raw(params, block), surrogate=self.surrogate, rule=rule
+                    ),
+                )
+            return
+        count = self._checked_draws(draws)
+        drawn = [part.joint_sample(count, seed=seed) for part in self.parts]  # type: ignore[attr-defined]
+        for start in range(0, count, DRAWS_AT_A_TIME):
+            chunk = slice(start, min(start + DRAWS_AT_A_TIME, count))
+
+            def policies(block: Array, chunk: slice = chunk) -> Array:
+                total: Any = 0.0
+                for part, params, multiplier in zip(self.parts, drawn, self.policy_weights, strict=True):
+                    scores = part.answer(jax.tree.map(lambda leaf: leaf[chunk], params), block)  # type: ignore[attr-defined]
+                    total = total + _deviation(scores, multiplier, surrogate=self.surrogate)
+                return _committee(total, rule=rule)
+
+            yield chunk.stop - start, policies
+
     def _sums(
-        self, X: Any, Y: Any, rule: str, draws: int | None, seed: int
+        self, X: Any, Y: Any, rule: str, of: str | None, draws: int | None, seed: int
     ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Float[np.ndarray, "row action"]]:
         """Mean and variance over rows of the outcome under each draw's policy."""
         if rule not in RULES:
@@ -171,44 +233,61 @@ class Posterior:
         outcomes = check_outcomes(Y, len(x))
         if outcomes.shape[1] != len(self.actions):
             raise ValueError(f"y has {outcomes.shape[1]} actions, but the policy knows {len(self.actions)}")
+        mean, variance = self._sums_at(x, outcomes, rule, of, draws, seed)
+        return mean, variance, outcomes
+
+    def _sums_at(
+        self, x: Float[np.ndarray, "row feature"], outcomes: Float[np.ndarray, "row action"], rule: str,
+        of: str | None, draws: int | None, seed: int,
+    ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:  # fmt: skip
+        """The same on standardised features."""
         level = outcomes.mean()  # taken off, so that float32 sums keep their digits
         means, squares = [], []
-        for _, part, params in self._member_draws(draws, seed):
-            total = total_squares = np.zeros(len(jax.tree.leaves(params)[0]))
+        for size, policies in self._rules(rule, of, draws, seed):
+            total = total_squares = np.zeros(size)
             for rows, block in row_blocks(x):
                 count = rows.stop - rows.start
                 held = np.zeros((len(block), outcomes.shape[1]), np.float32)
                 held[:count] = outcomes[rows] - level
                 weight = (np.arange(len(block)) < count).astype(np.float32)
-                value, value2 = _values(
-                    part.raw(params, jnp.asarray(block)), held, weight, surrogate=self.surrogate, rule=rule
-                )
+                value, value2 = _values(policies(jnp.asarray(block)), held, weight)
                 total = total + np.asarray(value, np.float64)
                 total_squares = total_squares + np.asarray(value2, np.float64)
             means.append(total / len(x))
             squares.append(total_squares / len(x))
         mean = np.concatenate(means)
-        return mean + level, np.maximum(np.concatenate(squares) - mean**2, 0.0), outcomes
+        return mean + level, np.maximum(np.concatenate(squares) - mean**2, 0.0)
 
-    def welfare(self, X: Any, Y: Any, *, rule: str = "randomized", draws: int | None = None, seed: int = 0) -> Draws:
-        """Welfare of each draw's policy on these very rows: posterior uncertainty about the policy alone."""
-        mean, _, _ = self._sums(X, Y, rule, draws, seed)
+    def welfare(
+        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        seed: int = 0,
+    ) -> Draws:  # fmt: skip
+        """Welfare of each draw's policy on these very rows: posterior uncertainty about the policy alone.
+
+        `of` says what a draw is: the `"committee"`, its members drawn jointly (the default where the method can), or
+        one `"member"` of it, drawn at random.
+        """
+        mean, _, _ = self._sums(X, Y, rule, of, draws, seed)
         return Draws(mean, f"welfare of the {rule} policy on the given rows")
 
     def population_welfare(
-        self, X: Any, Y: Any, *, rule: str = "randomized", draws: int | None = None, seed: int = 0
-    ) -> Draws:
+        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        seed: int = 0,
+    ) -> Draws:  # fmt: skip
         """Welfare in the population the rows come from: the rows' own noise is added to the posterior spread.
 
         Each draw's mean over n rows gets a normal error of variance s^2 / n, s^2 the variance over rows.
         """
-        mean, variance, outcomes = self._sums(X, Y, rule, draws, seed)
+        mean, variance, outcomes = self._sums(X, Y, rule, of, draws, seed)
         noise = np.random.default_rng([seed, 1]).standard_normal(len(mean)) * np.sqrt(variance / len(outcomes))
         return Draws(mean + noise, f"population welfare of the {rule} policy")
 
-    def regret(self, X: Any, Y: Any, *, rule: str = "randomized", draws: int | None = None, seed: int = 0) -> Draws:
+    def regret(
+        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        seed: int = 0,
+    ) -> Draws:  # fmt: skip
         """Welfare of the best action of every row, less that of each draw's policy."""
-        mean, _, outcomes = self._sums(X, Y, rule, draws, seed)
+        mean, _, outcomes = self._sums(X, Y, rule, of, draws, seed)
         return Draws(outcomes.max(axis=1).mean() - mean, f"regret of the {rule} policy on the given rows")
 
     def _per_row(self, X: Any, draws: int | None, seed: int, compute: Any) -> list[np.ndarray]:
@@ -257,13 +336,14 @@ class Posterior:
         return disagreement(self.action_probability(X, draws=draws, seed=seed))
 
     def probability_better(
-        self, X: Any, Y: Any, *, than: Any, rule: str = "randomized", draws: int | None = None, seed: int = 0
-    ) -> float:
+        self, X: Any, Y: Any, *, than: Any, rule: str = "randomized", of: str | None = None,
+        draws: int | None = None, seed: int = 0,
+    ) -> float:  # fmt: skip
         """Probability that the policy's welfare on these rows is above another's.
 
         `than` is an action label (that action for all), or a policy: probabilities or 0/1 rows, one column an action.
         """
-        mean, _, outcomes = self._sums(X, Y, rule, draws, seed)
+        mean, _, outcomes = self._sums(X, Y, rule, of, draws, seed)
         labels = self.actions.tolist()
         if np.ndim(than) == 0:
             if than not in labels:

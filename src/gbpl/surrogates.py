@@ -82,6 +82,10 @@ class Surrogate(ABC):
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
         """Policy of the population minimiser of the squared loss, given the conditional means."""
 
+    @abstractmethod
+    def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
+        """Outcomes, up to a constant of the row, whose target is zeta times the scores: what a score says of them."""
+
     def loss(self, scores: Table, target: Table, zeta: float | Array) -> Float[Array, " row"]:
         """Full loss per row, 1/2 |t/sqrt(zeta) - sqrt(zeta) s|^2 (Huber's function of it when robust)."""
         residual = jnp.asarray(target) - zeta * jnp.asarray(scores)
@@ -150,6 +154,10 @@ class Binary(Surrogate):
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
         return jnp.asarray(2.0 * policy[..., 1:] - 1.0)
 
+    def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
+        gap = zeta * jnp.asarray(scores)
+        return jnp.concatenate([-gap, gap], axis=-1) / 2.0
+
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
         """Policy of the population minimiser, the clipped conditional mean gap: f = clip(m / zeta, -1, 1)."""
         return self.policy(jnp.clip(self.target(outcome_mean) / zeta, -1.0, 1.0))
@@ -196,6 +204,11 @@ class BaselineGap(Surrogate):
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
         return 2.0 * self._others(policy) - 1.0
 
+    def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
+        gaps = zeta * jnp.asarray(scores)
+        own = jnp.zeros_like(gaps[..., :1])
+        return jnp.concatenate([gaps[..., : self.baseline], own, gaps[..., self.baseline :]], axis=-1)
+
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
         """Minimise -sum_a m_a f_a + zeta/2 |f|^2 over the simplex, f = 2 delta - 1 on the other actions.
 
@@ -237,6 +250,9 @@ class FullVector(Surrogate):
 
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
         return jnp.asarray(policy)
+
+    def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
+        return zeta * jnp.asarray(scores)
 
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
         """Euclidean projection of gamma / zeta on the simplex; it keeps the order of the coordinates."""

@@ -26,7 +26,7 @@ from gbpl.surrogates import Surrogate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from jaxtyping import Array, Float
+    from jaxtyping import Array, Float, Int
 
 __all__ = ["MemberPosterior", "PosteriorError", "PosteriorWarning", "Problem"]
 
@@ -44,7 +44,8 @@ class Problem:
     """One member's generalized posterior and its MAP.
 
     `x` are the (standardised) features and `target` the targets of the member's training rows; `weights` have mean
-    one, None if all are one. `params` is the MAP, a tree without member axis.
+    one, None if all are one. `params` is the MAP, a tree without member axis. `rows` are the numbers of the training
+    rows in the table the members of a committee share.
     """
 
     model: ScoreModel
@@ -57,6 +58,7 @@ class Problem:
     prior_sd: float
     params: Any
     seed: int = 0
+    rows: Int[np.ndarray, " row"] | None = None
 
     def __len__(self) -> int:
         return len(self.x)

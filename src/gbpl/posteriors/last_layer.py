@@ -21,7 +21,7 @@ from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
 from gbpl.posteriors.gauss_newton import curvature_root
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
+    from jaxtyping import Array, Float, Int
 
     from gbpl.models import ScoreModel
     from gbpl.surrogates import Surrogate
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Exact", "LastLayer"]
 
 BLOCK = 8_192
+NOISE_ROWS = 1_024  # rows of noise made at a time
 FLOAT64_ROWS = 100_000  # beyond, Gram matrices of a block are float32 products, added up in float64
 
 
@@ -40,11 +41,27 @@ def features(params: Any, x: Float[Array, "row feature"], *, model: Any) -> Floa
 
 
 @partial(jax.jit, static_argnames="surrogate")
+def _root(raw: Array, target: Array, zeta: float, *, surrogate: Surrogate) -> Float[Array, "row score raw"]:
+    return curvature_root(surrogate, raw, target, zeta)
+
+
+@partial(jax.jit, static_argnames="surrogate")
+def _first_order(basis: Array, centre: Array, last: Array, *, surrogate: Surrogate) -> Float[Array, "draw row score"]:
+    scores, push = jax.linearize(surrogate.scores, basis @ centre)
+    return scores + jax.vmap(push)(jnp.einsum("nb,dbk->dnk", basis, last - centre))
+
+
+@partial(jax.jit, static_argnames="surrogate")
 def _curvature(
     raw: Array, target: Array, weight: Array, zeta: float, *, surrogate: Surrogate
 ) -> Float[Array, "row raw raw"]:
     root = curvature_root(surrogate, raw, target, zeta)
     return jnp.einsum("nsk,nsl,n->nkl", root, root, weight)
+
+
+def few_threads(order: int) -> threadpool_limits:
+    """One BLAS thread for a small matrix: on busy cores the others cost more, waiting, than they do."""
+    return threadpool_limits(1 if order <= 2_000 else None, user_api="blas")
 
 
 def require_last_layer(model: ScoreModel, method: str) -> None:
@@ -63,6 +80,18 @@ def last_layer_draws(problem: Problem, vectors: Float[np.ndarray, "draw weight"]
     return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
 
 
+def _row_noise(
+    rows: Int[np.ndarray, " row"], scores: int, draws: int, seed: int
+) -> Float[np.ndarray, "row score draw"]:
+    """Standard normals of the given rows (sorted), the same for whoever asks for a row."""
+    parts = []
+    for block in np.unique(rows // NOISE_ROWS):
+        inside = rows[rows // NOISE_ROWS == block] - block * NOISE_ROWS
+        rng = np.random.default_rng([seed, int(block)])
+        parts.append(rng.standard_normal((NOISE_ROWS, scores, draws), np.float32)[inside])
+    return np.concatenate(parts)
+
+
 class _LinearGaussian(MemberPosterior):
     """A Gaussian over the weights of the last layer, in the order (basis, raw)."""
 
@@ -75,8 +104,48 @@ class _LinearGaussian(MemberPosterior):
 
     def sample(self, draws: int, *, seed: int) -> Any:
         noise = np.random.default_rng(seed).standard_normal((len(self.mean), draws))
-        spread = scipy.linalg.solve_triangular(self.root, noise, lower=True, trans="T").T
+        with few_threads(len(self.mean)):
+            spread = scipy.linalg.solve_triangular(self.root, noise, lower=True, trans="T").T
         return last_layer_draws(self.problem, self.mean + spread)
+
+    def joint_sample(self, draws: int, *, seed: int) -> Any:
+        """Draws as in `sample`, made so that members that share rows move together.
+
+        H^{-1} (sum_i sqrt(eta weight_i) phi_i (x) A_i' e_i + z / prior_sd), standard normal e_i and z, has covariance
+        H^{-1}. The e_i belong to the row, whichever member asks: a draw is one perturbation of the targets, and every
+        member of the committee answers it with the rows it has.
+        """
+        problem = self.problem
+        if problem.rows is None:
+            raise PosteriorError("joint draws need the numbers of the problem's rows; give Problem(rows=...)")
+        size, count = len(self.mean) // problem.surrogate.n_raw, problem.surrogate.n_raw
+        last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]])
+        pushed = np.zeros((size, count, draws))
+        for start in range(0, len(problem), BLOCK):
+            rows = slice(start, start + BLOCK)
+            basis = features(problem.params, problem.x[rows], model=problem.model)
+            target = problem.target[rows]
+            root = np.asarray(_root(basis @ last, target, problem.zeta, surrogate=problem.surrogate))
+            if problem.weights is not None:
+                root = root * np.sqrt(problem.weights[rows])[:, None, None]
+            noise = _row_noise(problem.rows[rows], root.shape[1], draws, seed)
+            answers = np.einsum("nsk,nsd->nkd", root, noise).reshape(len(root), -1)
+            pushed += (np.asarray(basis).T @ answers).reshape(size, count, draws)
+        own = np.random.default_rng([seed, problem.seed]).standard_normal((len(self.mean), draws))
+        moved = np.sqrt(problem.eta) * pushed.reshape(len(self.mean), draws) + own / problem.prior_sd
+        with few_threads(len(self.mean)):
+            return last_layer_draws(problem, self.mean + scipy.linalg.cho_solve((self.root, True), moved).T)
+
+    def answer(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row score"]:
+        """Scores of draws to first order, s(MAP) + ds/dw (w - MAP): the model of which H is the posterior's precision.
+
+        Put through the squashing itself, wide draws are pulled towards the coin flip and worth less than the MAP.
+        """
+        at, problem = self.problem.params[-1], self.problem
+        last = jnp.concatenate([jnp.asarray(params[-1]["weight"]), jnp.asarray(params[-1]["bias"])[:, None]], axis=1)
+        centre = jnp.concatenate([jnp.asarray(at["weight"]), jnp.asarray(at["bias"])[None]])
+        basis = features(problem.params, x, model=problem.model)
+        return _first_order(basis, centre, last, surrogate=problem.surrogate)
 
     def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
         basis = features(self.problem.params, x, model=self.problem.model)
@@ -96,7 +165,8 @@ class LastLayer(_LinearGaussian):
         self.mean = np.concatenate([last["weight"], last["bias"][None]]).astype(np.float64).ravel()
         precision = problem.eta * gauss_newton(problem)
         precision[np.diag_indices_from(precision)] += 1.0 / problem.prior_sd**2
-        self.root = scipy.linalg.cholesky(precision, lower=True)
+        with few_threads(len(precision)):
+            self.root = scipy.linalg.cholesky(precision, lower=True)
 
 
 def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
