@@ -33,7 +33,7 @@ LAYERS = (
     ("fit", "evaluate"),
     ("zeta", "nuisance", "offpolicy", "eta", "posteriors", "baselines", "path"),
     ("decisions", "bounds"),
-    ("posterior",),
+    ("posterior", "certificate"),
     ("estimator",),
     ("persistence", "plots", "report", "datasets", "coverage", "cli", "__main__"),
     ("paper",),

@@ -1,5 +1,7 @@
 """General Bayesian Policy Learning: decision rules from data, and how sure they are."""
 
+from gbpl import bounds
+from gbpl.certificate import Certificate
 from gbpl.coverage import CoverageStudy, coverage_study
 from gbpl.decisions import (
     Assessment,
@@ -40,6 +42,7 @@ __all__ = [
     "Assessment",
     "BaselineGap",
     "Binary",
+    "Certificate",
     "ClipWelfare",
     "CoverageStudy",
     "CrossFit",
@@ -77,6 +80,7 @@ __all__ = [
     "across_folds",
     "apply_costs",
     "assess",
+    "bounds",
     "capacity_rule",
     "clip_propensity",
     "coverage_study",

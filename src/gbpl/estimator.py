@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
 
+from gbpl.certificate import Certificate, CertificateSettings, cross_fitted_certificate, fresh_certificate
 from gbpl.devices import resolve_devices
 from gbpl.eta import EtaChoice, estimated_outcomes, information_matching, refit_matching, safe_bayes
 from gbpl.evaluate import combined_policy
@@ -471,6 +472,42 @@ class GBPLNet(BaseEstimator):
             policy_weights=fitted.policy_weights,
             default_draws=refits if method == Bootstrap.method else 400,
         )
+
+    def certificate(
+        self, X: Any = None, y: Any = None, *, outcome_range: Any = None,
+        failure_probability: float = 0.05, rule: str = "deterministic", draws: int = 200, seed: int = 0, folds: int = 2,
+        action: Any = None, propensity: Any = None, controls: Any = None, cost: Any = None, method: str = "last_layer",
+        **options: Any,
+    ) -> Certificate:  # fmt: skip
+        """What the posterior's policies are worth at least, with probability 1 - failure_probability (PAC-Bayes).
+
+        low + width min{p : kl(p_hat || p) <= (KL(Q || P) + log(2 sqrt(n) / rho)) / n}, P uniform on draws from the
+        posterior and Q the best reweighting of them (`gbpl.certificate`). With rows, data as in `fit`, it certifies
+        this fit on them; they must be rows it has not learned from. Without, the rows of the fit: on each of `folds`
+        parts a clone fitted on the others. `outcome_range` is the lowest and highest value an outcome can take, before
+        costs (with full feedback and no rows: after them), known without the data; rows must be independent, and
+        propensities known. `draws` policies are drawn from each of five loss scales by `method` and its options.
+        """
+        check_is_fitted(self)
+        training: _Training | None = getattr(self, "_training", None)
+        if training is None:
+            raise ValueError("this policy was loaded without its training rows; certify it where it was fitted")
+        settings = CertificateSettings(
+            outcome_range=outcome_range, failure_probability=failure_probability, rule=rule, draws=draws, seed=seed,
+            folds=folds, method=method, options=options,
+        )  # fmt: skip
+        settings.check_model(training.fit.problems()[0])
+        if X is None:
+            if any(part is not None for part in (y, action, propensity, controls, cost)):
+                raise ValueError("y, action and so on are given without X; give X too, or nothing for the fit's rows")
+            return cross_fitted_certificate(self, training.feedback, training.nuisances, settings)
+        labels = self.actions_.tolist()
+        data: Any = self._logged(X, y, action, propensity, controls, cost, None, None, labels)
+        if data is None:
+            table = y if self.actions is not None else align_outcomes(y, self.actions_)
+            data = FullFeedback.of(X, table, actions=labels, min_rows=1)
+        validate_data(self, X if data is not X else X.source, reset=False, skip_check_array=True)
+        return fresh_certificate(self, data, cost, training.feedback.x, self._cross_fit(seed), settings)
 
     # -- deciding -----------------------------------------------------------------------------------------
 
