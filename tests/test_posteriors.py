@@ -568,6 +568,9 @@ def test_joint_draws_follow_the_seed_and_not_the_blocks(monkeypatch):
     assert not np.isclose(last_layers(posterior.joint_sample(9, seed=4)), drawn).any()
     monkeypatch.setattr("gbpl.posteriors.last_layer.BLOCK", 5)
     np.testing.assert_allclose(last_layers(posterior.joint_sample(9, seed=3)), drawn, atol=1e-6)
+    monkeypatch.setattr("gbpl.posteriors.last_layer._row_noise", no_push)  # the prior's share follows it too
+    still = [last_layers(posterior.joint_sample(9, seed=seed)) for seed in (3, 4)]
+    assert not np.isclose(*still).any()
 
 
 def test_joint_draws_need_the_rows_numbers():
