@@ -33,7 +33,6 @@ from gbpl.evaluate import member_policies
 from gbpl.fit import fit_stack
 from gbpl.posteriors.base import PosteriorError, Problem
 from gbpl.posteriors.bootstrap import bootstrap_members
-from gbpl.posteriors.gauss_newton import curvature_root
 from gbpl.posteriors.laplace import jacobian_rows
 from gbpl.posteriors.last_layer import features, few_threads, gauss_newton, require_last_layer
 
@@ -104,14 +103,17 @@ class _Answer:
 
 @partial(jax.jit, static_argnames="surrogate")
 def _at(raw: Array, target: Array, zeta: float, outcomes: Array, *, surrogate: Surrogate) -> tuple[Array, ...]:
-    """Jacobian of the scores in the raw outputs, residuals, and the gradient of sum_a delta_a Y(a) in raw and score."""
+    """Jacobian of the scores in the raw outputs, residuals, which of them are within the robust loss's threshold, and
+    the gradient of sum_a delta_a Y(a) in raw and score; residuals beyond the threshold are cut off at it."""
     scores = surrogate.scores(raw)
-    jacobian = curvature_root(surrogate, raw, target, zeta) / jnp.sqrt(zeta)
-    residual = jnp.clip(target - zeta * scores, -surrogate.huber, surrogate.huber)
+    jacobian = jax.vmap(jax.jacfwd(lambda row: surrogate.scores(row[None])[0]))(raw)
+    residual = target - zeta * scores
+    inside = jnp.abs(residual) <= surrogate.huber
+    residual = jnp.clip(residual, -surrogate.huber, surrogate.huber)
     _, pull = jax.vjp(surrogate.policy, scores)
     (by_score,) = pull(outcomes)
     _, pull = jax.vjp(surrogate.scores, raw)
-    return jacobian, residual, pull(by_score)[0], by_score
+    return jacobian, residual, inside, pull(by_score)[0], by_score
 
 
 def estimated_outcomes(fit: PathFit) -> Float[np.ndarray, "row action"]:
@@ -127,14 +129,14 @@ def estimated_outcomes(fit: PathFit) -> Float[np.ndarray, "row action"]:
     return table - table.mean(axis=1, keepdims=True)
 
 
-def _last_layer_answer(problem: Problem, outcomes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Push, before the row's weight, and residual of the problem's rows, last layer alone; welfare on the rows `x`."""
+def _last_layer_answer(problem: Problem, outcomes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Answer to a change of the targets, residuals and which are within the threshold; welfare on the rows `x`."""
     last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]])
     gradient = np.zeros(last.shape)
     for start in range(0, len(x), BLOCK):
         basis = features(problem.params, x[start : start + BLOCK], model=problem.model)
         empty = np.zeros((basis.shape[0], problem.target.shape[1]), np.float32)
-        _, _, by_raw, _ = _at(
+        _, _, _, by_raw, _ = _at(
             basis @ last, empty, problem.zeta, outcomes[start : start + BLOCK], surrogate=problem.surrogate
         )
         gradient += np.asarray(basis, np.float64).T @ np.asarray(by_raw, np.float64)
@@ -143,18 +145,19 @@ def _last_layer_answer(problem: Problem, outcomes: np.ndarray, x: np.ndarray) ->
     with few_threads(len(curvature)):
         answer = scipy.linalg.solve(curvature, gradient.ravel() / len(x), assume_a="pos").reshape(last.shape)
     push, residual = np.empty(problem.target.shape), np.empty(problem.target.shape)
+    inside = np.empty(problem.target.shape, bool)
     for start in range(0, len(problem), BLOCK):
         rows = slice(start, start + BLOCK)
         basis = features(problem.params, problem.x[rows], model=problem.model)
         empty = np.zeros((basis.shape[0], outcomes.shape[1]), np.float32)
-        jacobian, residual[rows], _, _ = _at(
+        jacobian, residual[rows], inside[rows], _, _ = _at(
             basis @ last, problem.target[rows], problem.zeta, empty, surrogate=problem.surrogate
         )
         push[rows] = np.einsum("nsk,nk->ns", jacobian, np.asarray(basis, np.float64) @ answer)
-    return push, residual
+    return push, residual, inside
 
 
-def _all_weights_answer(problem: Problem, outcomes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _all_weights_answer(problem: Problem, outcomes: np.ndarray) -> tuple[np.ndarray, ...]:
     """The same for all weights, welfare on the problem's own rows: K (K + I / (prior_sd^2 eta))^{-1} b, K = J~ J~'."""
     size = problem.target.size
     if size > DUAL_LIMIT:
@@ -169,14 +172,14 @@ def _all_weights_answer(problem: Problem, outcomes: np.ndarray) -> tuple[np.ndar
         )
     rows = jacobian_rows(replace(problem, eta=1.0))
     raw = problem.model.apply(problem.params, jnp.asarray(problem.x))
-    _, residual, _, by_score = _at(raw, problem.target, problem.zeta, outcomes, surrogate=problem.surrogate)
+    _, residual, inside, _, by_score = _at(raw, problem.target, problem.zeta, outcomes, surrogate=problem.surrogate)
     weight = np.ones(len(problem)) if problem.weights is None else np.asarray(problem.weights, np.float64)
     root = np.sqrt(weight * problem.zeta)[:, None]
     wanted = (np.asarray(by_score, np.float64) / root / len(problem)).ravel()
     gram = np.asarray(rows @ rows.T, np.float64)
     shifted = gram + np.eye(size) / (problem.prior_sd**2 * problem.eta)
     push = gram @ scipy.linalg.solve(shifted, wanted, assume_a="pos")
-    return push.reshape(problem.target.shape) / root, np.asarray(residual)
+    return push.reshape(problem.target.shape) / root, np.asarray(residual), np.asarray(inside)
 
 
 def _answer(fit: PathFit, outcomes: np.ndarray, weights: str) -> _Answer:
@@ -188,11 +191,11 @@ def _answer(fit: PathFit, outcomes: np.ndarray, weights: str) -> _Answer:
     for problem, member, counted in zip(fit.problems(), fit.members, fit.policy_weights, strict=True):
         require_last_layer(problem.model, "information matching")
         if weights == "all":
-            own, residual = _all_weights_answer(problem, outcomes[member.train])
+            own, residual, inside = _all_weights_answer(problem, outcomes[member.train])
         else:
-            own, residual = _last_layer_answer(problem, outcomes, fit.x)
+            own, residual, inside = _last_layer_answer(problem, outcomes, fit.x)
         weight = np.ones(len(problem)) if problem.weights is None else problem.weights
-        push[member.train] += counted * own * np.sqrt(weight)[:, None]
+        push[member.train] += counted * own * inside * np.sqrt(weight)[:, None]  # no curvature beyond, no noise
         moved[member.train] += counted * np.sum(own * residual, axis=1) * weight
     return _Answer(push, moved)
 
@@ -388,10 +391,10 @@ def _sequential_loss(
     last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]]).astype(np.float64)
     basis = np.asarray(features(problem.params, x, model=problem.model), np.float64)
     empty = np.zeros((len(x), problem.surrogate.n_actions), np.float32)
-    jacobian, residual, _, _ = _at(
+    jacobian, residual, inside, _, _ = _at(
         (basis @ last).astype(np.float32), target, problem.zeta, empty, surrogate=problem.surrogate
     )
-    rows = np.einsum("nb,nsk->nsbk", basis, np.asarray(jacobian, np.float64))
+    rows = np.einsum("nb,nsk->nsbk", basis, np.asarray(jacobian * inside[:, :, None], np.float64))
     rows = rows.reshape(rows.shape[0], rows.shape[1], -1)
     working = np.asarray(residual, np.float64) + problem.zeta * rows @ last.ravel()  # target of the linear score
     size = rows.shape[2]
