@@ -272,7 +272,7 @@ def refit(fit: PathFit, *, refits: int | None = None, seed: int = 0) -> Refits:
     variance between the committee's own members, both within a zeta and in the common size of the policy, the
     committee's is S^2 - (1 - sum share^2) B^2.
     """
-    count = len(fit.every) if refits is None else refits
+    count = max(2, len(fit.every)) if refits is None else refits
     if count < 2:
         raise ValueError(f"refits must be >= 2, got {refits}; leave it out for as many as the fit had members")
     outcomes = estimated_outcomes(fit)
