@@ -25,7 +25,6 @@ import numpy as np
 from scipy.special import softmax, xlogy
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
-from threadpoolctl import threadpool_limits
 
 from gbpl.bounds import (
     Moments,
@@ -437,12 +436,11 @@ def _certify(
     values = []
     for number, scale in enumerate(SCALES[:1] if bootstrap else SCALES):
         seed = int(np.random.SeedSequence([settings.seed, number]).generate_state(1)[0])
-        with threadpool_limits(1, user_api="blas"):  # many small factors: on busy cores threads wait for each other
-            if bootstrap:
-                posterior = policy.posterior(settings.method, refits=max(2, settings.draws), seed=seed)
-            else:
-                posterior = policy.posterior(settings.method, eta=policy.eta_ * scale, **settings.options)
-            drawn = posterior.welfare(rows.x, rows.table, rule=settings.rule, draws=settings.draws, seed=seed)
+        if bootstrap:
+            posterior = policy.posterior(settings.method, refits=max(2, settings.draws), seed=seed)
+        else:
+            posterior = policy.posterior(settings.method, eta=policy.eta_ * scale, **settings.options)
+        drawn = posterior.welfare(rows.x, rows.table, rule=settings.rule, draws=settings.draws, seed=seed)
         values.append(drawn.values)
     return certify_draws(
         np.concatenate(values), len(rows.x), low=rows.low, width=rows.width, failure_probability=failure_probability

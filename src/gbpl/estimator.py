@@ -267,7 +267,7 @@ class GBPLNet(BaseEstimator):
     def _keep(self, fitted: PathFit, feedback: FullFeedback, surrogate: Surrogate) -> None:
         self.actions_ = feedback.actions
         self.zeta_path_ = fitted.path
-        self.zeta_ = float(fitted.path.zeta[int(np.argmax(fitted.path.weight))])
+        self.zeta_ = fitted.path.main_zeta
         self.eta_, self.outcome_scale_ = fitted.eta, fitted.scale
         self.surrogate_, self.model_ = surrogate, fitted.model
         self.standardizer_ = fitted.standardizer
@@ -404,6 +404,13 @@ class GBPLNet(BaseEstimator):
         strata = feedback.action if isinstance(feedback, LoggedFeedback) else None
         return fold_rows(n, self.committee, seed=seed, strata=strata, groups=feedback.groups)
 
+    def _rows_of_fit(self, remedy: str, error: type[ValueError] = ValueError) -> _Training:
+        check_is_fitted(self)
+        training: _Training | None = getattr(self, "_training", None)
+        if training is None:
+            raise error(f"this policy was loaded without its training rows; {remedy}")
+        return training
+
     # -- how sure -----------------------------------------------------------------------------------------
 
     def calibrate_eta(self, method: str = "information_matching", **options: Any) -> EtaChoice:
@@ -412,10 +419,7 @@ class GBPLNet(BaseEstimator):
         `method` is `"information_matching"` (what `eta="auto"` uses), `"refit_matching"` or `"safe_bayes"`; options go
         to the function of that name in `gbpl.eta`. `posterior(eta=choice.eta)` uses a choice; the fit stays as it is.
         """
-        check_is_fitted(self)
-        training: _Training | None = getattr(self, "_training", None)
-        if training is None:
-            raise PosteriorError("this policy was loaded without its training rows; calibrate eta where it was fitted")
+        training = self._rows_of_fit("calibrate eta where it was fitted", PosteriorError)
         if method not in CALIBRATIONS:
             raise ValueError(f"method must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
         return CALIBRATIONS[method](training.fit, **options)
@@ -427,15 +431,11 @@ class GBPLNet(BaseEstimator):
 
         `"last_layer"` (default), `"laplace"` (all weights; `structure`), `"exact"` (linear, unsquashed scores),
         `"sgld"`, `"nuts"`, `"variational"` (`family`) or `"bootstrap"` (`refits`); other options go to the method, see
-        `gbpl.posteriors`. A committee's posterior is the mixture over its members, each with its own training rows.
+        `gbpl.posteriors`. Decisions of draws are those of the mixture over the committee's members, each with its own
+        training rows; what draws are worth is the committee's where its members can be drawn jointly.
         `eta`, in the units of the estimator's, is another loss scale for the draws than `eta_`; the fit stays as it is.
         """
-        check_is_fitted(self)
-        training: _Training | None = getattr(self, "_training", None)
-        if training is None:
-            raise PosteriorError(
-                "this policy was loaded without its training rows; make its posterior where it was fitted"
-            )
+        training = self._rows_of_fit("make its posterior where it was fitted", PosteriorError)
         if method not in METHODS:
             raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
         fitted = training.fit
@@ -488,10 +488,7 @@ class GBPLNet(BaseEstimator):
         costs (with full feedback and no rows: after them), known without the data; rows must be independent, and
         propensities known. `draws` policies are drawn from each of five loss scales by `method` and its options.
         """
-        check_is_fitted(self)
-        training: _Training | None = getattr(self, "_training", None)
-        if training is None:
-            raise ValueError("this policy was loaded without its training rows; certify it where it was fitted")
+        training = self._rows_of_fit("certify it where it was fitted")
         settings = CertificateSettings(
             outcome_range=outcome_range, failure_probability=failure_probability, rule=rule, draws=draws, seed=seed,
             folds=folds, method=method, options=options,
@@ -604,9 +601,7 @@ class GBPLNet(BaseEstimator):
     def _committee_training(self, asked: str, estimator: str) -> _Training:
         check_is_fitted(self)
         check_estimator_name(estimator)
-        training: _Training | None = getattr(self, "_training", None)
-        if training is None:
-            raise ValueError("this policy was loaded without its training rows; use value on new rows")
+        training = self._rows_of_fit("use value on new rows")
         if training.fit.out_of_fold is None:
             raise ValueError(f"{asked} needs a committee, got committee=None; use value on new rows")
         nuisances = training.nuisances
@@ -663,7 +658,7 @@ class GBPLNet(BaseEstimator):
         rows = np.random.default_rng([seed, 2]).permutation(len(fitted.x))[:SPREAD_ROWS]
         outcomes = estimated_outcomes(fitted)[rows] * self.outcome_scale_
         few = min(draws, SPREAD_DRAWS)
-        spread = self.posterior()._sums_at(fitted.x[rows], outcomes, rule, None, few, seed)[0]
+        spread = self.posterior().welfare(training.feedback.x[rows], outcomes, rule=rule, draws=few, seed=seed).values
         rng = np.random.default_rng([seed, 3])
         values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread - spread.mean(), draws)
         return Draws(values, f"population welfare of the {rule} policy")

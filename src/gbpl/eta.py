@@ -34,7 +34,7 @@ from gbpl.fit import fit_stack
 from gbpl.posteriors.base import PosteriorError, Problem
 from gbpl.posteriors.bootstrap import bootstrap_members
 from gbpl.posteriors.laplace import jacobian_rows
-from gbpl.posteriors.last_layer import features, few_threads, gauss_newton, require_last_layer
+from gbpl.posteriors.last_layer import BLOCK, features, few_threads, gauss_newton, last_layer, require_last_layer
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["EtaChoice", "Refits", "information_matching", "refit", "refit_matching", "safe_bayes"]
 
 GRID = tuple(2.0 ** np.arange(-6, 7))  # of a curve, times the choice
-BLOCK = 8_192
 SAFE_GRID = tuple(2.0 ** np.arange(-8, 6))  # in one over the variance of scaled outcomes
 SAFE_BLOCKS = 10
 DUAL_LIMIT = 6_000  # training rows times scores for which all weights' n x n matrix is made
@@ -102,18 +101,23 @@ class _Answer:
 
 
 @partial(jax.jit, static_argnames="surrogate")
-def _at(raw: Array, target: Array, zeta: float, outcomes: Array, *, surrogate: Surrogate) -> tuple[Array, ...]:
-    """Jacobian of the scores in the raw outputs, residuals, which of them are within the robust loss's threshold, and
-    the gradient of sum_a delta_a Y(a) in raw and score; residuals beyond the threshold are cut off at it."""
-    scores = surrogate.scores(raw)
+def _residuals(raw: Array, target: Array, zeta: float, *, surrogate: Surrogate) -> tuple[Array, Array, Array]:
+    """Jacobian of the scores in the raw outputs, residuals, and which are within the robust loss's threshold.
+
+    Residuals beyond the threshold are cut off at it.
+    """
     jacobian = jax.vmap(jax.jacfwd(lambda row: surrogate.scores(row[None])[0]))(raw)
-    residual = target - zeta * scores
-    inside = jnp.abs(residual) <= surrogate.huber
-    residual = jnp.clip(residual, -surrogate.huber, surrogate.huber)
+    residual = target - zeta * surrogate.scores(raw)
+    return jacobian, jnp.clip(residual, -surrogate.huber, surrogate.huber), jnp.abs(residual) <= surrogate.huber
+
+
+@partial(jax.jit, static_argnames="surrogate")
+def _gradient(raw: Array, outcomes: Array, *, surrogate: Surrogate) -> tuple[Array, Array]:
+    """Of sum_a delta_a Y(a), in the raw outputs and in the scores."""
+    scores, by_raw = jax.vjp(surrogate.scores, raw)
     _, pull = jax.vjp(surrogate.policy, scores)
     (by_score,) = pull(outcomes)
-    _, pull = jax.vjp(surrogate.scores, raw)
-    return jacobian, residual, inside, pull(by_score)[0], by_score
+    return by_raw(by_score)[0], by_score
 
 
 def estimated_outcomes(fit: PathFit) -> Float[np.ndarray, "row action"]:
@@ -131,14 +135,12 @@ def estimated_outcomes(fit: PathFit) -> Float[np.ndarray, "row action"]:
 
 def _last_layer_answer(problem: Problem, outcomes: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, ...]:
     """Answer to a change of the targets, residuals and which are within the threshold; welfare on the rows `x`."""
-    last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]])
+    last = last_layer(problem.params)
     gradient = np.zeros(last.shape)
     for start in range(0, len(x), BLOCK):
-        basis = features(problem.params, x[start : start + BLOCK], model=problem.model)
-        empty = np.zeros((basis.shape[0], problem.target.shape[1]), np.float32)
-        _, _, _, by_raw, _ = _at(
-            basis @ last, empty, problem.zeta, outcomes[start : start + BLOCK], surrogate=problem.surrogate
-        )
+        rows = slice(start, start + BLOCK)
+        basis = features(problem.params, x[rows], model=problem.model)
+        by_raw, _ = _gradient(basis @ last, outcomes[rows], surrogate=problem.surrogate)
         gradient += np.asarray(basis, np.float64).T @ np.asarray(by_raw, np.float64)
     curvature = gauss_newton(problem)
     curvature[np.diag_indices_from(curvature)] += 1.0 / (problem.prior_sd**2 * problem.eta)
@@ -149,9 +151,8 @@ def _last_layer_answer(problem: Problem, outcomes: np.ndarray, x: np.ndarray) ->
     for start in range(0, len(problem), BLOCK):
         rows = slice(start, start + BLOCK)
         basis = features(problem.params, problem.x[rows], model=problem.model)
-        empty = np.zeros((basis.shape[0], outcomes.shape[1]), np.float32)
-        jacobian, residual[rows], inside[rows], _, _ = _at(
-            basis @ last, problem.target[rows], problem.zeta, empty, surrogate=problem.surrogate
+        jacobian, residual[rows], inside[rows] = _residuals(
+            basis @ last, problem.target[rows], problem.zeta, surrogate=problem.surrogate
         )
         push[rows] = np.einsum("nsk,nk->ns", jacobian, np.asarray(basis, np.float64) @ answer)
     return push, residual, inside
@@ -172,7 +173,8 @@ def _all_weights_answer(problem: Problem, outcomes: np.ndarray) -> tuple[np.ndar
         )
     rows = jacobian_rows(replace(problem, eta=1.0))
     raw = problem.model.apply(problem.params, jnp.asarray(problem.x))
-    _, residual, inside, _, by_score = _at(raw, problem.target, problem.zeta, outcomes, surrogate=problem.surrogate)
+    _, residual, inside = _residuals(raw, problem.target, problem.zeta, surrogate=problem.surrogate)
+    _, by_score = _gradient(raw, outcomes, surrogate=problem.surrogate)
     weight = np.ones(len(problem)) if problem.weights is None else np.asarray(problem.weights, np.float64)
     root = np.sqrt(weight * problem.zeta)[:, None]
     wanted = (np.asarray(by_score, np.float64) / root / len(problem)).ravel()
@@ -217,7 +219,7 @@ def _matched(
         )
     quantile = 0.5 + level / 2
     precision = unit_variance / variance * (norm.ppf(quantile) / t.ppf(quantile, freedom)) ** 2
-    zeta = float(fit.path.zeta[int(np.argmax(fit.path.weight))])
+    zeta = fit.path.main_zeta
     grid = np.array(GRID) * precision
     ratio = np.sqrt(unit_variance / (grid * variance))
     return EtaChoice(
@@ -357,7 +359,7 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
     have not been fitted to these rows, a last layer that starts from the prior, the squashing taken as linear around
     the fit. Their sum is the curve. `grid` holds values of eta, per outcome unit.
     """
-    zeta = float(fit.path.zeta[int(np.argmax(fit.path.weight))])
+    zeta = fit.path.main_zeta
     precisions = np.array(SAFE_GRID if grid is None else grid, float)
     if precisions.ndim != 1 or len(precisions) < 2 or not np.all(np.isfinite(precisions) & (precisions > 0)):
         raise ValueError(f"grid must hold two or more numbers > 0, got {grid!r}")
@@ -388,11 +390,10 @@ def _sequential_loss(
     problem: Problem, x: np.ndarray, target: np.ndarray, precisions: Float[np.ndarray, " eta"]
 ) -> Float[np.ndarray, " eta"]:
     """Sum of expected losses, less the loss of score zero, at eta = precision times zeta."""
-    last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]]).astype(np.float64)
+    last = last_layer(problem.params).astype(np.float64)
     basis = np.asarray(features(problem.params, x, model=problem.model), np.float64)
-    empty = np.zeros((len(x), problem.surrogate.n_actions), np.float32)
-    jacobian, residual, inside, _, _ = _at(
-        (basis @ last).astype(np.float32), target, problem.zeta, empty, surrogate=problem.surrogate
+    jacobian, residual, inside = _residuals(
+        (basis @ last).astype(np.float32), target, problem.zeta, surrogate=problem.surrogate
     )
     rows = np.einsum("nb,nsk->nsbk", basis, np.asarray(jacobian * inside[:, :, None], np.float64))
     rows = rows.reshape(rows.shape[0], rows.shape[1], -1)

@@ -233,14 +233,6 @@ class Posterior:
         outcomes = check_outcomes(Y, len(x))
         if outcomes.shape[1] != len(self.actions):
             raise ValueError(f"y has {outcomes.shape[1]} actions, but the policy knows {len(self.actions)}")
-        mean, variance = self._sums_at(x, outcomes, rule, of, draws, seed)
-        return mean, variance, outcomes
-
-    def _sums_at(
-        self, x: Float[np.ndarray, "row feature"], outcomes: Float[np.ndarray, "row action"], rule: str,
-        of: str | None, draws: int | None, seed: int,
-    ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:  # fmt: skip
-        """The same on standardised features."""
         level = outcomes.mean()  # taken off, so that float32 sums keep their digits
         means, squares = [], []
         for size, policies in self._rules(rule, of, draws, seed):
@@ -256,7 +248,7 @@ class Posterior:
             means.append(total / len(x))
             squares.append(total_squares / len(x))
         mean = np.concatenate(means)
-        return mean + level, np.maximum(np.concatenate(squares) - mean**2, 0.0)
+        return mean + level, np.maximum(np.concatenate(squares) - mean**2, 0.0), outcomes
 
     def welfare(
         self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,

@@ -126,6 +126,11 @@ class ZetaPath:
     correction: Float[np.ndarray, " zeta"]
     covariance: Float[np.ndarray, "zeta zeta"]
 
+    @property
+    def main_zeta(self) -> float:
+        """The zeta that counts most."""
+        return float(self.zeta[int(np.argmax(self.weight))])
+
     def to_dict(self) -> dict[str, Float[np.ndarray, " zeta"]]:
         """Columns by name, as `pandas.DataFrame` or `polars.DataFrame` take them."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "covariance"}

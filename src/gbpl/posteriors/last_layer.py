@@ -73,6 +73,11 @@ def require_last_layer(model: ScoreModel, method: str) -> None:
         )
 
 
+def last_layer(params: Any) -> Float[np.ndarray, "basis raw"]:
+    """Weights and bias of the last layer, in the order of `features`; a leading draw axis stays."""
+    return np.concatenate([params[-1]["weight"], np.expand_dims(params[-1]["bias"], -2)], axis=-2)
+
+
 def last_layer_draws(problem: Problem, vectors: Float[np.ndarray, "draw weight"]) -> Any:
     """Whole models from draws of the last layer, in the order (basis, raw); the hidden layers stay at the MAP."""
     weights = vectors.reshape(len(vectors), -1, problem.surrogate.n_raw).astype(np.float32)
@@ -118,9 +123,8 @@ class _LinearGaussian(MemberPosterior):
         problem = self.problem
         if problem.rows is None:
             raise PosteriorError("joint draws need the numbers of the problem's rows; give Problem(rows=...)")
-        size, count = len(self.mean) // problem.surrogate.n_raw, problem.surrogate.n_raw
-        last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]])
-        pushed = np.zeros((size, count, draws))
+        last = last_layer(problem.params)
+        pushed = np.zeros((*last.shape, draws))
         for start in range(0, len(problem), BLOCK):
             rows = slice(start, start + BLOCK)
             basis = features(problem.params, problem.x[rows], model=problem.model)
@@ -130,7 +134,7 @@ class _LinearGaussian(MemberPosterior):
                 root = root * np.sqrt(problem.weights[rows])[:, None, None]
             noise = _row_noise(problem.rows[rows], root.shape[1], draws, seed)
             answers = np.einsum("nsk,nsd->nkd", root, noise).reshape(len(root), -1)
-            pushed += (np.asarray(basis).T @ answers).reshape(size, count, draws)
+            pushed += (np.asarray(basis).T @ answers).reshape(pushed.shape)
         own = np.random.default_rng([seed, problem.seed]).standard_normal((len(self.mean), draws))
         moved = np.sqrt(problem.eta) * pushed.reshape(len(self.mean), draws) + own / problem.prior_sd
         with few_threads(len(self.mean)):
@@ -141,16 +145,13 @@ class _LinearGaussian(MemberPosterior):
 
         Put through the squashing itself, wide draws are pulled towards the coin flip and worth less than the MAP.
         """
-        at, problem = self.problem.params[-1], self.problem
-        last = jnp.concatenate([jnp.asarray(params[-1]["weight"]), jnp.asarray(params[-1]["bias"])[:, None]], axis=1)
-        centre = jnp.concatenate([jnp.asarray(at["weight"]), jnp.asarray(at["bias"])[None]])
+        problem = self.problem
         basis = features(problem.params, x, model=problem.model)
-        return _first_order(basis, centre, last, surrogate=problem.surrogate)
+        return _first_order(basis, last_layer(problem.params), last_layer(params), surrogate=problem.surrogate)
 
     def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
         basis = features(self.problem.params, x, model=self.problem.model)
-        last = jnp.concatenate([jnp.asarray(params[-1]["weight"]), jnp.asarray(params[-1]["bias"])[:, None]], axis=1)
-        return jnp.einsum("nb,dbk->dnk", basis, last)
+        return jnp.einsum("nb,dbk->dnk", basis, last_layer(params))
 
 
 class LastLayer(_LinearGaussian):
@@ -161,8 +162,7 @@ class LastLayer(_LinearGaussian):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         require_last_layer(problem.model, self.method)
-        last = problem.params[-1]
-        self.mean = np.concatenate([last["weight"], last["bias"][None]]).astype(np.float64).ravel()
+        self.mean = last_layer(problem.params).astype(np.float64).ravel()
         precision = problem.eta * gauss_newton(problem)
         precision[np.diag_indices_from(precision)] += 1.0 / problem.prior_sd**2
         with few_threads(len(precision)):
@@ -173,7 +173,7 @@ def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
     """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks, a block a core at a time."""
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     dtype: Any = np.float64 if len(problem) <= FLOAT64_ROWS else np.float32
-    last = np.concatenate([problem.params[-1]["weight"], problem.params[-1]["bias"][None]])
+    last = last_layer(problem.params)
 
     def block(start: int) -> np.ndarray:
         rows = slice(start, start + BLOCK)
