@@ -152,7 +152,7 @@ class Posterior:
         draws = self._checked_draws(draws)
         rng = np.random.default_rng(seed)
         counts = np.floor(self.weights * draws + 1e-9).astype(int)
-        rest = self.weights * draws - counts
+        rest = np.maximum(self.weights * draws - counts, 0.0)  # rounding may leave some a little below
         left = draws - counts.sum()
         if left:
             counts[rng.choice(len(counts), left, replace=False, p=rest / rest.sum())] += 1
