@@ -43,7 +43,6 @@ from gbpl import (
     GBPLNet,
     LoggedFeedback,
     Member,
-    Nuisances,
     across_folds,
     clip_propensity,
     fit_stack,
@@ -53,9 +52,10 @@ from gbpl import (
     regret,
 )
 from gbpl.datasets import BinaryDesign, LoggedDesign, LoggedSample, MultiActionDesign
+from gbpl.estimator import _Prepared
 from gbpl.evaluate import member_outputs
 from gbpl.feedback import Standardizer
-from gbpl.nuisance import MaskedSquare
+from gbpl.nuisance import MaskedSquare, cross_fit
 from gbpl.pseudo_outcomes import of_logged_action
 
 PRINTED_CURVE = {  # regret and its standard error: GBPLNet-DR, GBPLNet-IPW, and the best of all five methods
@@ -138,19 +138,16 @@ class Sharing(GBPLNet):
 
     made: ClassVar[dict] = {}
 
-    def _cross_fit(self, seed: int) -> CrossFit:
-        settings, made = super()._cross_fit(seed), self.made
-
-        class Once:
-            def run(self, log: LoggedFeedback, construction: str, *, outer: list | None, stacklevel: int) -> Nuisances:
-                data = log.x.tobytes(), log.outcome.tobytes(), log.action.tobytes()
-                key = data, seed, construction, settings.folds, settings.outcome_model, outer is None
-                if key not in made:
-                    made.clear()
-                    made[key] = settings.run(log, construction, outer=outer, stacklevel=stacklevel)
-                return replace(made[key], clip=settings.clip_for(len(log.actions)))
-
-        return Once()
+    def _prepared(self, *data: object) -> _Prepared:
+        prepared, made = super()._prepared(*data), self.made
+        fitting = prepared.fitting
+        log, settings = fitting.feedback, fitting.settings
+        rows = log.x.tobytes(), log.outcome.tobytes(), log.action.tobytes()
+        key = rows, settings.seed, fitting.construction, settings.folds, settings.outcome_model, fitting.outer is None
+        if key not in made:
+            made.clear()
+            made[key] = cross_fit([fitting])[0]
+        return replace(prepared, nuisances=replace(made[key], clip=settings.clip_for(len(log.actions))))
 
 
 def paper(construction: str, seed: int, clip: float, device: str) -> GBPLNet:

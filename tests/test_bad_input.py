@@ -294,7 +294,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: Any, **__: Any) -> None:
         pytest.fail("work began before the input was refused")
 
-    for module, name in ((gbpl.path, "fit_stack"), (gbpl.nuisance, "fit_stack"), (gbpl.nuisance, "_fitted")):
+    for module, name in ((gbpl.path, "fit_stacks"), (gbpl.nuisance, "fit_stacks"), (gbpl.nuisance, "_fitted")):
         monkeypatch.setattr(module, name, work)
 
 
@@ -356,7 +356,7 @@ def test_a_fit_that_breaks_off_changes_nothing(fitted: GBPLNet, monkeypatch: pyt
     def broken(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gbpl.path, "fit_stack", broken)
+    monkeypatch.setattr(gbpl.path, "fit_stacks", broken)
     policy = copy.deepcopy(fitted)
     before = dict(vars(policy))
     with pytest.raises(KeyboardInterrupt):

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import gbpl.path
+import gbpl.fit
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, StackFit
 
 ROWS = 60
@@ -357,17 +357,18 @@ def test_a_common_level_of_the_outcomes_means_nothing(count: int, level: float) 
 @pytest.mark.parametrize("surrogate", ["full", "gap"])
 def test_a_large_common_level_leaves_the_targets_their_digits(monkeypatch: pytest.MonkeyPatch, surrogate: str) -> None:
     targets: list[np.ndarray] = []
-    real = gbpl.path.fit_stack
+    real = gbpl.fit.fit_stack
 
     def recorded(x: np.ndarray, target: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
         targets.append(np.asarray(target, float))
         return real(x, target, *arguments, **options)
 
-    monkeypatch.setattr(gbpl.path, "fit_stack", recorded)
+    monkeypatch.setattr(gbpl.fit, "fit_stack", recorded)
     near = small(surrogate=surrogate).fit(X4, Y4)
     small(surrogate=surrogate).fit(X4, Y4 + 1e6)
     by_hand = Y4 - Y4.mean(axis=1, keepdims=True) if surrogate == "full" else Y4[:, 1:] - Y4[:, :1]
     ordered, *found = (t[np.argsort(t[:, 0])] for t in (by_hand / near.outcome_scale_, *targets))
+    assert len(found) == 2
     for target in found:
         assert_allclose(target, ordered, atol=1e-4)
 
@@ -411,13 +412,13 @@ def test_units_of_the_features_mean_nothing_to_a_network() -> None:
 def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
     """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
     kept: list[tuple[np.ndarray, StackFit]] = []
-    real = gbpl.path.fit_stack
+    real = gbpl.fit.fit_stack
 
     def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
         kept.append((x, real(x, *arguments, **options)))
         return kept[-1][1]
 
-    monkeypatch.setattr(gbpl.path, "fit_stack", recorded)
+    monkeypatch.setattr(gbpl.fit, "fit_stack", recorded)
     return kept
 
 
@@ -701,3 +702,25 @@ def test_actions_that_differ_get_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         small().fit(X, np.column_stack([np.zeros(ROWS), np.ones(ROWS)]))
+
+
+def test_fit_many_is_fit_one_by_one() -> None:
+    """Different sizes, weights, seeds and a network of another kind, together and alone."""
+
+    def policies() -> list[GBPLNet]:
+        return [small(random_state=1), small(random_state=2), small(model=gbpl.Linear(), random_state=3)]
+
+    data = [{"X": X, "y": Y}, {"X": X[:41], "y": Y[:41], "sample_weight": 1.0 + np.arange(41) % 3}, {"X": X, "y": Y}]
+    together = gbpl.fit_many(policies(), data)
+    for policy, alone, given in zip(together, policies(), data, strict=True):
+        assert_allclose(policy.predict_proba(X), alone.fit(**given).predict_proba(X), atol=2e-4)
+        assert_allclose(policy.zeta_path_.welfare, alone.zeta_path_.welfare, atol=1e-3)
+    assert np.abs(together[0].predict_proba(X) - together[1].predict_proba(X)).max() > 1e-2
+
+
+def test_fit_many_says_what_is_wrong() -> None:
+    policy = small()
+    with pytest.raises(ValueError, match="a policy of its own"):
+        gbpl.fit_many([policy, policy], [{"X": X, "y": Y}] * 2)
+    with pytest.raises(ValueError, match=r"as in fit; got .*outcomes"):
+        gbpl.fit_many([policy], [{"X": X, "outcomes": Y}])

@@ -27,6 +27,7 @@ from gbpl import (
 from gbpl.batches import Batches
 from gbpl.datasets import BinaryDesign
 from gbpl.devices import resolve_devices
+from gbpl.fit import StackProblem, fit_stacks
 
 N = 230
 CONFIG = FitConfig(max_epochs=30, patience=3, batch_size=32, learning_rate=5e-3)
@@ -94,7 +95,7 @@ def test_neighbours_of_other_shapes(table, members, stack):
 
 
 def test_smaller_block_for_the_tail(table, members, stack, monkeypatch):
-    monkeypatch.setattr(gbpl.fit._Group, "_tail", lambda group, seated, seconds: tail(group, seated))
+    monkeypatch.setattr(gbpl.fit._Group, "_tail", lambda group, seated: tail(group, seated))
 
     def tail(group, seated):
         active = [place for place, number in enumerate(seated) if number >= 0]
@@ -120,6 +121,22 @@ def test_tables_side_by_side_are_separate_fits(table, members):
         np.testing.assert_allclose(stacked.best_loss[places], apart.best_loss, rtol=1e-3, atol=1e-5)
     first, second = (jax.tree.leaves(stacked.select([place])) for place in (0, 1))
     assert max(np.abs(a - b).max() for a, b in zip(first, second, strict=True)) > 0.05, "the tables must differ"
+
+
+def test_stacks_of_several_problems_are_separate_fits(table, members):
+    """Tables of different length, one of them with two tables of targets, as one stack against each alone."""
+    x, gap = table
+    two = [dataclasses.replace(m, table=number) for m in members[3:6] for number in (1, 0)]
+    problems = [
+        StackProblem(x, np.concatenate([gap, -gap]), two),
+        StackProblem(x[:150][::-1].copy(), 0.5 * gap[:150], [Member(np.arange(90), np.arange(90, 120), seed=4)]),
+    ]
+    for problem, found in zip(problems, fit_stacks(problems, Binary(), MODEL, config=CONFIG), strict=True):
+        alone = fit_stack(*problem, Binary(), MODEL, config=CONFIG)
+        assert_same(found.params, alone.params)
+        assert found.best_epoch.tolist() == alone.best_epoch.tolist()
+        assert found.members == alone.members
+        assert [len(loss) for loss in found.train_loss] == [len(loss) for loss in alone.train_loss]
 
 
 def test_every_part_of_a_tree_of_targets_is_in_tables(table):

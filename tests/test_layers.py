@@ -17,6 +17,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "gbpl"
 LAYERS = (
     (
         "surrogates",
+        "losses",
         "models",
         "priors",
         "devices",
@@ -31,11 +32,11 @@ LAYERS = (
     ("stack",),
     ("batches",),
     ("fit", "evaluate"),
-    ("zeta", "nuisance", "offpolicy", "eta", "posteriors", "baselines", "path"),
+    ("zeta", "nuisance", "offpolicy", "eta", "posteriors", "path"),
     ("decisions", "bounds"),
-    ("posterior", "certificate"),
-    ("estimator",),
-    ("persistence", "plots", "report", "datasets", "coverage", "cli", "__main__"),
+    ("posterior", "certificate", "policy"),
+    ("estimator", "baselines"),
+    ("persistence", "plots", "report", "truth", "datasets", "openml", "coverage", "cli", "__main__"),
     ("paper",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

@@ -350,15 +350,16 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[StackFit]]:
     """The stacks that `fit` fits while the test runs: outcome models and policies."""
     kept: dict[str, list[StackFit]] = {"nuisance": [], "path": []}
 
-    def recorder(name: str, real: Callable[..., StackFit]) -> Callable[..., StackFit]:
-        def recorded(*arguments: Any, **options: Any) -> StackFit:
-            kept[name].append(real(*arguments, **options))
-            return kept[name][-1]
+    def recorder(name: str, real: Callable[..., list[StackFit]]) -> Callable[..., list[StackFit]]:
+        def recorded(*arguments: Any, **options: Any) -> list[StackFit]:
+            fitted = real(*arguments, **options)
+            kept[name] += fitted
+            return fitted
 
         return recorded
 
     for name, module in (("nuisance", gbpl.nuisance), ("path", gbpl.path)):
-        monkeypatch.setattr(module, "fit_stack", recorder(name, module.fit_stack))
+        monkeypatch.setattr(module, "fit_stacks", recorder(name, module.fit_stacks))
     return kept
 
 
@@ -900,3 +901,15 @@ def test_bootstrap_posterior() -> None:
     for part, problem in zip(posterior.parts, fitted._training.fit.problems(), strict=True):
         assert_array_equal(part.problem.target, problem.target)
     assert np.isfinite(posterior.welfare(NEW, means(NEW, 2), draws=1).mean)
+
+
+def test_fit_many_of_logs_is_fit_one_by_one() -> None:
+    data = [
+        {"X": X, "y": Y, "action": A, "propensity": 0.75},
+        {"X": X[:150], "y": Y[:150], "action": A[:150], "propensity": 0.75},
+    ]
+    together = gbpl.fit_many([small(random_state=seed) for seed in (1, 2)], data)
+    for seed, policy, given in zip((1, 2), together, data, strict=True):
+        alone = small(random_state=seed).fit(**given)
+        assert_allclose(policy.pseudo_outcomes_, alone.pseudo_outcomes_, atol=2e-3)
+        assert_allclose(policy.predict_proba(X), alone.predict_proba(X), atol=2e-3)

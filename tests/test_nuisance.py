@@ -21,7 +21,7 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
-import gbpl.nuisance
+import gbpl.fit
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
 from gbpl.fit import FitConfig
 from gbpl.logged import LoggedFeedback
@@ -171,7 +171,7 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     def member_outputs(model: Any, chosen: list[int], x: np.ndarray) -> np.ndarray:
         return np.full((1, len(x), called[-1].objective.n_raw), 2.0 ** chosen[0])
 
-    monkeypatch.setattr(gbpl.nuisance, "fit_stack", fit_stack)
+    monkeypatch.setattr(gbpl.fit, "fit_stack", fit_stack)
     monkeypatch.setattr(gbpl.nuisance, "member_outputs", member_outputs)
     return called
 
@@ -266,13 +266,13 @@ def test_the_default_network(stacks: list[SimpleNamespace]) -> None:
 
 def test_network_means_restated(monkeypatch: pytest.MonkeyPatch) -> None:
     fitted: list[Any] = []
-    real = gbpl.nuisance.fit_stack
+    real = gbpl.fit.fit_stack
 
     def fit_stack(*parts: Any, **options: Any) -> Any:
         fitted.append(real(*parts, **options))
         return fitted[-1]
 
-    monkeypatch.setattr(gbpl.nuisance, "fit_stack", fit_stack)
+    monkeypatch.setattr(gbpl.fit, "fit_stack", fit_stack)
     log = log_of()
     run = CrossFit(folds=2, committee=2, **NETWORK).run(log)
     (stack,) = fitted

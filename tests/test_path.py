@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import gbpl.fit
 import gbpl.path
 from gbpl import MLP, Binary, FitConfig, FullFeedback, FullVector, StackFit, ZetaPath, fold_rows
 from gbpl.path import PathFit, PathSettings, Table, fit_path
@@ -51,13 +52,14 @@ def noisy(outcomes: np.ndarray, seed: int) -> np.ndarray:
 def stacks(monkeypatch: pytest.MonkeyPatch) -> list[StackFit]:
     """The stacks that fit_path fits while the test runs."""
     kept: list[StackFit] = []
-    real = gbpl.path.fit_stack
+    real = gbpl.fit.fit_stack
 
     def recorded(*arguments: Any, **options: Any) -> StackFit:
         kept.append(real(*arguments, **options))
         return kept[-1]
 
-    monkeypatch.setattr(gbpl.path, "fit_stack", recorded)
+    for module in (gbpl.fit, gbpl.path):
+        monkeypatch.setattr(module, "fit_stack", recorded)
     return kept
 
 

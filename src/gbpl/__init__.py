@@ -1,6 +1,15 @@
 """General Bayesian Policy Learning: decision rules from data, and how sure they are."""
 
 from gbpl import bounds
+from gbpl.baselines import (
+    DiffReg,
+    DirectDRWelfare,
+    DirectIPWWelfare,
+    DirectWelfare,
+    PluginReg,
+    PluginRegK,
+    WeightedLogistic,
+)
 from gbpl.certificate import Certificate
 from gbpl.coverage import CoverageStudy, coverage_study
 from gbpl.decisions import (
@@ -15,7 +24,7 @@ from gbpl.decisions import (
     posterior_mean_rule,
     threshold_rule,
 )
-from gbpl.estimator import GBPLNet
+from gbpl.estimator import GBPLNet, fit_many
 from gbpl.eta import EtaChoice
 from gbpl.feedback import FullFeedback
 from gbpl.fit import FitConfig, NonFiniteLossError, StackFit, fit_stack
@@ -47,6 +56,10 @@ __all__ = [
     "CoverageStudy",
     "CrossFit",
     "Decision",
+    "DiffReg",
+    "DirectDRWelfare",
+    "DirectIPWWelfare",
+    "DirectWelfare",
     "Draws",
     "EquinoxModel",
     "EstimatedPropensityWarning",
@@ -66,6 +79,8 @@ __all__ = [
     "OverlapReport",
     "OverlapWarning",
     "PerAction",
+    "PluginReg",
+    "PluginRegK",
     "Posterior",
     "PosteriorError",
     "PosteriorWarning",
@@ -75,6 +90,7 @@ __all__ = [
     "StackFit",
     "Surrogate",
     "Value",
+    "WeightedLogistic",
     "WithAction",
     "ZetaPath",
     "across_folds",
@@ -88,6 +104,7 @@ __all__ = [
     "deterministic",
     "disagreement",
     "doubly_robust",
+    "fit_many",
     "fit_stack",
     "fold_rows",
     "ipw",

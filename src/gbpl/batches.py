@@ -74,8 +74,11 @@ class Batches:
 
     def _deal(self, values: np.ndarray) -> np.ndarray:
         """(epoch, row) dealt round to (epoch, step, batch), the last places filled with zeros."""
-        padded = np.pad(values, ((0, 0), (0, self.padding)))
-        return padded.reshape(-1, self.size, self.steps).transpose(0, 2, 1)
+        if self.padding:
+            padded = np.zeros((len(values), self.steps * self.size), values.dtype)
+            padded[:, : self.per_epoch] = values
+            values = padded
+        return values.reshape(-1, self.size, self.steps).transpose(0, 2, 1)
 
     def draw(self, rows: Int[np.ndarray, "epoch step batch"], weight: Float[np.ndarray, "epoch step batch"]) -> None:
         """Fill the row numbers and weights of the next epochs; a step's weights sum to one, or near it if weighted."""

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
-from sklearn.utils import _safe_indexing, check_random_state
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gbpl.certificate import Certificate, CertificateSettings, cross_fitted_certificate, fresh_certificate
-from gbpl.devices import resolve_devices
 from gbpl.eta import EtaChoice, estimated_outcomes, information_matching, refit_matching, safe_bayes
 from gbpl.evaluate import combined_policy
-from gbpl.feedback import FullFeedback, align_outcomes, check_features
+from gbpl.feedback import FullFeedback, align_outcomes
 from gbpl.fit import FitConfig
 from gbpl.logged import LoggedFeedback
 from gbpl.models import MLP, as_model
-from gbpl.nuisance import CrossFit, Nuisances, check_construction
-from gbpl.offpolicy import compare, overlap_of, policy_value, value_from
+from gbpl.nuisance import CrossFit, CrossFitting, Nuisances, check_construction, cross_fit
+from gbpl.offpolicy import compare, overlap_of, value_from
 from gbpl.overlap import warn_if_weak
-from gbpl.path import PathFit, PathSettings, Table, fit_path
+from gbpl.path import PathFit, PathProblem, PathSettings, Table, fit_paths
+from gbpl.policy import Policy, check_positive
 from gbpl.posterior import Draws, Posterior
 from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, fit_bootstrap
-from gbpl.stack import fold_rows
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.value import Value, check_estimator_name, logged_value, mean_value
-from gbpl.welfare import deterministic
 from gbpl.zeta import AUTO_PATH
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
-__all__ = ["GBPLNet"]
+__all__ = ["GBPLNet", "fit_many"]
 
 CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
     "information_matching": information_matching,
@@ -46,16 +43,6 @@ CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
 SPREAD_ROWS, SPREAD_DRAWS = 4_000, 400  # of the posterior's share in the population welfare
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; the first judges
 MODEL_PATH = (3.0, 0.1)  # zetas of the outcome model alone: without noise they differ little, and two do
-
-
-def _positive(name: str, value: Any, hint: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = float("nan")
-    if not 0 < number < np.inf:
-        raise ValueError(f"{name} must be > 0 and finite, got {value!r}; {hint}")
-    return number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +56,63 @@ class _Training:
     choice: list[EtaChoice] = field(default_factory=list)  # of eta="auto", once it has been asked for
 
 
-class GBPLNet(BaseEstimator):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Prepared:
+    """A fit that is about to begin; `nuisances` are those of an earlier fit to the same log, where there are any."""
+
+    policy: GBPLNet
+    source: Any
+    feedback: FullFeedback | LoggedFeedback
+    folds: list[Int[np.ndarray, " row"]]
+    settings: PathSettings
+    fitting: CrossFitting | None
+    nuisances: Nuisances | None = None
+
+
+def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]]) -> list[GBPLNet]:
+    """Fit several policies, each to its own data (the arguments of `GBPLNet.fit` by name), as one stack.
+
+    Each becomes what `policy.fit(**data)` makes it, to float32 rounding. For simulation studies: a hundred fits on
+    small samples cost little more than their arithmetic. Policies of different networks or settings take turns.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X, Y = rng.normal(size=(2, 50, 1)), rng.normal(size=(2, 50, 2))
+    >>> fast = FitConfig(max_epochs=2)
+    >>> fitted = fit_many([GBPLNet(random_state=r, fit_config=fast) for r in range(2)],
+    ...                   [{"X": X[r], "y": Y[r]} for r in range(2)])
+    >>> [policy.predict_proba([[0.0]]).shape for policy in fitted]
+    [(1, 2), (1, 2)]
+    """
+    if len(policies) != len(data) or len({id(policy) for policy in policies}) != len(policies):
+        raise ValueError(
+            f"fit_many needs a policy of its own for each data set, got {len(policies)} policies for {len(data)}; "
+            "make copies with sklearn.base.clone"
+        )
+    names = ("X", "y", "action", "propensity", "controls", "cost", "sample_weight", "groups")
+    for given in data:
+        unknown = sorted(set(given) - set(names))
+        if unknown or "X" not in given:
+            raise ValueError(f"data must have X, and may have {', '.join(names[1:])}, as in fit; got {sorted(given)}")
+    prepared = [
+        policy._prepared(*(given.get(name) for name in names)) for policy, given in zip(policies, data, strict=True)
+    ]
+    _fit_together(prepared, stacklevel=3)
+    return list(policies)
+
+
+def _fit_together(prepared: Sequence[_Prepared], *, stacklevel: int) -> None:
+    nuisances = [p.nuisances for p in prepared]
+    waiting = [i for i, p in enumerate(prepared) if p.fitting is not None and p.nuisances is None]
+    fittings = [fitting for i in waiting if (fitting := prepared[i].fitting) is not None]
+    for number, found in zip(waiting, cross_fit(fittings, stacklevel=stacklevel + 1), strict=True):
+        nuisances[number] = found
+    problems = [p.policy._problem(p, known) for p, known in zip(prepared, nuisances, strict=True)]
+    fits = fit_paths(problems, stacklevel=stacklevel + 1)
+    for p, problem, known, fitted in zip(prepared, problems, nuisances, fits, strict=True):
+        p.policy._finish(p, problem, known, fitted, stacklevel + 1)
+
+
+class GBPLNet(Policy):
     """Learn who gets which action, with a neural score and the squared-loss surrogate for welfare.
 
     Parameters
@@ -185,12 +228,6 @@ class GBPLNet(BaseEstimator):
         self.device = device
         self.progress = progress
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        tags.target_tags.multi_output = True
-        return tags
-
     # -- fitting ------------------------------------------------------------------------------------------
 
     def fit(
@@ -220,18 +257,24 @@ class GBPLNet(BaseEstimator):
         `cost` is what each action costs, a mapping from label or one number an action; rows of one of the `groups` stay
         in one fold; of `sample_weight` only the ratios matter, and rows of weight zero are left out.
         """
+        data = (X, y, action, propensity, controls, cost, sample_weight, groups)
+        _fit_together([self._prepared(*data)], stacklevel=3)
+        return self
+
+    def _prepared(
+        self, X: Any, y: Any, action: Any, propensity: Any, controls: Any, cost: Any, sample_weight: Any, groups: Any
+    ) -> _Prepared:
+        """Data and settings, checked; nothing is fitted yet."""
         eta, zetas = self._checked_constants()
-        self._cross_fit(0)  # its settings (committee, folds, clip, outcome model) are refused there
         logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, self.actions)
         source = X if logged is None else logged.source
         validate_data(clone(self), source, skip_check_array=True)  # names of the features, before any work
-        if logged is None:
-            feedback = FullFeedback.of(
-                X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups
-            )
+        feedback: FullFeedback | LoggedFeedback = logged or FullFeedback.of(
+            X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups
+        )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = PathSettings(
-            surrogate=self._checked_surrogate(len((feedback if logged is None else logged).actions)),
+            surrogate=self._checked_surrogate(len(feedback.actions)),
             model=as_model(MLP() if self.model is None else self.model),
             zetas=zetas,
             eta=eta,
@@ -242,27 +285,37 @@ class GBPLNet(BaseEstimator):
             device=self.device,
             progress=self.progress,
         )
-        folds = self._checked_folds(feedback if logged is None else logged, seed)
-        nuisances = None
-        if logged is not None:
+        folds = self._checked_folds(feedback, seed)
+        fitting = None
+        if isinstance(feedback, LoggedFeedback):
             outer = folds if self.committee else None
-            nuisances = self._cross_fit(seed).run(logged, self.pseudo_outcome, outer=outer, stacklevel=3)
-            scores = nuisances.pseudo_outcomes(self.pseudo_outcome, correction=self._corrections()[0])
-            feedback = FullFeedback(logged.x, scores, logged.weights, logged.actions, logged.groups)
-            tables = [self._table(nuisances, feedback, share) for share in self._corrections()]
-        else:
+            fitting = CrossFitting(self._cross_fit(seed), feedback, self.pseudo_outcome, outer)
+        return _Prepared(self, source, feedback, folds, settings, fitting)
+
+    def _problem(self, prepared: _Prepared, nuisances: Nuisances | None) -> PathProblem:
+        feedback = prepared.feedback
+        if nuisances is None:
+            assert isinstance(feedback, FullFeedback)
             tables = [Table([feedback.outcomes], feedback.scale)]
-        fitted = fit_path(feedback, tables, folds, settings)
+            return PathProblem(feedback, tables, prepared.folds, prepared.settings)
+        scores = nuisances.pseudo_outcomes(self.pseudo_outcome, correction=self._corrections()[0])
+        judge = FullFeedback(feedback.x, scores, feedback.weights, feedback.actions, feedback.groups)
+        tables = [self._table(nuisances, judge, share) for share in self._corrections()]
+        return PathProblem(judge, tables, prepared.folds, prepared.settings)
+
+    def _finish(
+        self, prepared: _Prepared, problem: PathProblem, nuisances: Nuisances | None, fitted: PathFit, stacklevel: int
+    ) -> None:
         for name in ("pseudo_outcomes_", "overlap_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        validate_data(self, source, skip_check_array=True)  # n_features_in_, feature_names_in_
-        self._keep(fitted, feedback, settings.surrogate)
+        validate_data(self, prepared.source, skip_check_array=True)  # n_features_in_, feature_names_in_
+        feedback = problem.feedback
+        self._keep(fitted, feedback, prepared.settings.surrogate)
         self._training = _Training(fitted, feedback, nuisances)
         if nuisances is not None:
             self.pseudo_outcomes_ = feedback.outcomes
             self.overlap_ = overlap_of(nuisances, feedback.outcomes, fitted.out_of_fold)
-            warn_if_weak(self.overlap_, stacklevel=3)
-        return self
+            warn_if_weak(self.overlap_, stacklevel=stacklevel + 1)
 
     def _keep(self, fitted: PathFit, feedback: FullFeedback, surrogate: Surrogate) -> None:
         self.actions_ = feedback.actions
@@ -292,29 +345,6 @@ class GBPLNet(BaseEstimator):
             return (1.0,)
         return CORRECTIONS if isinstance(self.correction, str) else (float(self.correction),)
 
-    def _logged(
-        self, X: Any, y: Any, action: Any, propensity: Any, controls: Any, cost: Any, sample_weight: Any, groups: Any,
-        actions: Sequence[Any] | None,
-    ) -> LoggedFeedback | None:  # fmt: skip
-        """The logged feedback, or None where the outcomes of every action are given."""
-        if isinstance(X, LoggedFeedback):
-            if any(part is not None for part in (y, action, propensity, controls, cost, sample_weight, groups)):
-                raise ValueError("a LoggedFeedback has its outcome, action, propensity and so on; give it alone")
-            if actions is not None and list(actions) != X.actions.tolist():
-                raise ValueError(
-                    f"actions is {list(actions)}, but those of the LoggedFeedback are {X.actions.tolist()}"
-                )
-            return X
-        if action is None:
-            for name, part in (("propensity", propensity), ("controls", controls)):
-                if part is not None:
-                    raise ValueError(f"{name} is given without action; give the action taken on each row too")
-            return None
-        return LoggedFeedback.of(
-            X, y, action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
-            groups=groups, actions=actions,
-        )  # fmt: skip
-
     def _cross_fit(self, seed: int) -> CrossFit:
         device: Any = self.device
         return CrossFit(
@@ -340,15 +370,13 @@ class GBPLNet(BaseEstimator):
         zetas: list[float] | None = None
         if not (isinstance(self.zeta, str) and self.zeta == "auto"):
             listed = [self.zeta] if isinstance(self.zeta, str) or not np.iterable(self.zeta) else list(self.zeta)
-            zetas = [_positive("zeta", value, "try 0.1, a list such as [1, 0.1, 0.01], or 'auto'") for value in listed]
+            hint = "try 0.1, a list such as [1, 0.1, 0.01], or 'auto'"
+            zetas = [check_positive("zeta", value, hint) for value in listed]
             if not zetas or len(set(zetas)) != len(zetas):
                 raise ValueError(f"zeta must list at least one value, each once, got {self.zeta}")
         eta = None
         if not (isinstance(self.eta, str) and self.eta == "auto"):
-            eta = _positive("eta", self.eta, "try 1.0, or 'auto'")
-        _positive("prior_sd", self.prior_sd, "try 1.0")
-        if _positive("validation_fraction", self.validation_fraction, "try 0.2") >= 1:
-            raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}; try 0.2")
+            eta = check_positive("eta", self.eta, "try 1.0, or 'auto'")
         check_construction(self.pseudo_outcome)
         if not (isinstance(self.correction, str) and self.correction == "auto"):
             number = isinstance(self.correction, int | float | np.number) and not isinstance(self.correction, bool)
@@ -359,9 +387,7 @@ class GBPLNet(BaseEstimator):
                     f"correction is {self.correction!r}, but pseudo_outcome={self.pseudo_outcome!r} has none; leave it "
                     "at 'auto', or use pseudo_outcome='dr'"
                 )
-        if self.fit_config is not None and not isinstance(self.fit_config, FitConfig):
-            raise TypeError(f"fit_config must be a gbpl.FitConfig or None, got {self.fit_config!r}")
-        resolve_devices(self.device)
+        self._check_settings()
         return eta, zetas
 
     def _checked_surrogate(self, count: int) -> Surrogate:
@@ -384,25 +410,6 @@ class GBPLNet(BaseEstimator):
                 + ("; use surrogate='full' or 'gap'" if isinstance(chosen, Binary) else "")
             )
         return chosen
-
-    def _checked_folds(self, feedback: FullFeedback | LoggedFeedback, seed: int) -> list[np.ndarray]:
-        n = len(feedback)
-        if self.committee is None:
-            held = max(1, round(n * self.validation_fraction))
-            if n - held < 1:
-                raise ValueError(f"too few rows: n_samples={n} leaves none to train on")
-            if feedback.groups is not None:
-                parts = max(2, round(1.0 / self.validation_fraction))
-                return fold_rows(n, parts, seed=seed, groups=feedback.groups)[:1]
-            order = np.random.default_rng(seed).permutation(n)
-            return [np.sort(order[:held]).astype(np.int32)]
-        if n < 2 * self.committee:
-            raise ValueError(
-                f"too few rows for the folds: n_samples={n}, and committee={self.committee} needs at least "
-                f"{2 * self.committee}; use a smaller committee, or committee=None"
-            )
-        strata = feedback.action if isinstance(feedback, LoggedFeedback) else None
-        return fold_rows(n, self.committee, seed=seed, strata=strata, groups=feedback.groups)
 
     def _rows_of_fit(self, remedy: str, error: type[ValueError] = ValueError) -> _Training:
         check_is_fitted(self)
@@ -441,7 +448,7 @@ class GBPLNet(BaseEstimator):
         fitted = training.fit
         problems = fitted.problems()
         if eta is not None:
-            scaled = _positive("eta", eta, "try 1.0") * self.outcome_scale_
+            scaled = check_positive("eta", eta, "try 1.0") * self.outcome_scale_
             problems = [replace(problem, eta=scaled) for problem in problems]
         elif self.eta == "auto" and method != Bootstrap.method and hasattr(fitted.model, "features"):
             if not training.choice:
@@ -510,16 +517,8 @@ class GBPLNet(BaseEstimator):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
         """The randomized policy: a probability for each action, columns in the order of `actions_`."""
-        check_is_fitted(self)
-        features = check_features(X)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        x = self.standardizer_.apply(features)
+        x = self._standardized(X)
         return combined_policy(self.model_, self.surrogate_, self.params_, self.member_weights_, x)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """The deterministic rule: the label of the most probable action."""
-        chosen = deterministic(self.predict_proba(X))
-        return self.actions_[chosen]
 
     def decision_function(self, X: Any) -> Float[np.ndarray, "..."]:
         """Scores: f in [-1, 1] for two actions (action 1 where f >= 0), else one column per score."""
@@ -528,62 +527,6 @@ class GBPLNet(BaseEstimator):
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     # -- worth ---------------------------------------------------------------------------------------------
-
-    def value(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        action: Any = None,
-        propensity: Any = None,
-        controls: Any = None,
-        cost: Any = None,
-        sample_weight: Any = None,
-        groups: Any = None,
-        estimator: str = "dr",
-        rule: str = "deterministic",
-        baseline: Any = None,
-    ) -> Value:
-        """What the policy is worth on rows it has not learned from, with standard error and interval.
-
-        The data are as in `fit`. With `action` the estimator is `"dr"`, `"ipw"`, `"snipw"` or `"dm"`, as said at
-        `off_policy_value`, with nuisances cross-fitted on these rows; otherwise the mean over the table. `rule` is
-        `"deterministic"` or `"randomized"`. With a `baseline` (a label for everybody, a label a row, probabilities,
-        another policy, or `"logging"`, the policy that wrote the log) it is the gain over that, with
-        the error of the difference.
-        For the rows of the fit use `cross_fitted_value`.
-        """
-        data = (X, y, action, propensity, controls, cost, sample_weight, groups)
-        return self._value(data, estimator, rule, baseline, stacklevel=4)
-
-    def _value(self, data: tuple[Any, ...], estimator: str, rule: str, baseline: Any, *, stacklevel: int) -> Value:
-        check_is_fitted(self)
-        check_estimator_name(estimator)
-        labels = self.actions_.tolist()
-        X, y, action, propensity, controls, cost, sample_weight, groups = data
-        logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, labels)
-        if logged is not None:
-            self._warn_if_trained_on(logged.x, stacklevel)
-            return policy_value(
-                self, logged, estimator=estimator, rule=rule, baseline=baseline, nuisances=self._cross_fit(0),
-                stacklevel=stacklevel,
-            )  # fmt: skip
-        table = y if self.actions is not None else align_outcomes(y, self.actions_)
-        full = FullFeedback.of(
-            X, table, actions=labels, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=1
-        )
-        self._warn_if_trained_on(full.x, stacklevel)
-        counted = X if len(full) == _num_samples(X) else _safe_indexing(X, np.flatnonzero(np.asarray(sample_weight)))
-        return compare(
-            self,
-            baseline,
-            lambda policy: mean_value(policy, full.outcomes, weights=full.weights, groups=full.groups),
-            actions=self.actions_,
-            n=len(full),
-            rule=rule,
-            source=counted,
-            logged=None,
-        )
 
     def cross_fitted_value(self, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None) -> Value:
         """What the policy is worth, from the rows it learned on, each judged by networks that have not seen it.
@@ -663,22 +606,6 @@ class GBPLNet(BaseEstimator):
         values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread - spread.mean(), draws)
         return Draws(values, f"population welfare of the {rule} policy")
 
-    def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"], stacklevel: int) -> None:
+    def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
         training: _Training | None = getattr(self, "_training", None)
-        if training is not None and np.array_equal(training.feedback.x, x):
-            warnings.warn(
-                "these are the rows the policy learned from: their value is too good; use cross_fitted_value, or new "
-                "rows",
-                UserWarning,
-                stacklevel=stacklevel,
-            )
-
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, action: Any = None, propensity: Any = None,
-        controls: Any = None, cost: Any = None,
-    ) -> float:  # fmt: skip
-        """Welfare of the deterministic rule: the mean over a table of outcomes, or doubly robust with `action`."""
-        data = (X, y, action, propensity, controls, cost, sample_weight, None)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "these are the rows the policy learned from")
-            return self._value(data, "dr", "deterministic", None, stacklevel=4).estimate
+        return None if training is None else training.feedback.x

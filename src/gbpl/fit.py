@@ -9,10 +9,11 @@ The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n)
 
 from __future__ import annotations
 
-import time
+import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -22,7 +23,7 @@ import numpy as np
 import optax
 
 from gbpl.batches import Batches, FitConfig
-from gbpl.devices import DeviceName, as_aligned, member_sharding, resolve_devices, shared_sharding
+from gbpl.devices import DeviceName, aligned_empty, as_aligned, member_sharding, resolve_devices, shared_sharding
 from gbpl.models import ScoreModel
 from gbpl.priors import GaussianPrior, squared_norm
 from gbpl.progress import Progress
@@ -31,13 +32,16 @@ from gbpl.stack import Member
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
-__all__ = ["FitConfig", "NonFiniteLossError", "Objective", "StackFit", "fit_stack"]
+__all__ = ["FitConfig", "NonFiniteLossError", "Objective", "StackFit", "StackProblem", "fit_stack", "fit_stacks"]
 
 SLOTS_PER_CPU = 8  # more members at once fall out of the cache (measured: 160 against 110 GFLOP/s)
 WAVES = 6  # members a slot should see, where it can: slots stand empty only at the end of the last
 SLOTS_PER_GPU = 2048
 BLOCK_STEPS = 64  # steps between two looks at the host: few are wasted on members that stop, and looking is free
 EVALUATION_ROWS = 1024
+TAIL_ROWS = {"cpu": 2e6}  # rows left to pass for which a smaller block is worth compiling: about two seconds
+TAIL_ROWS_ELSEWHERE = 5e8
+MANY_PLACES = 64  # from here on batches are drawn by several threads
 EMPTY = -1  # a slot without a member
 
 
@@ -178,6 +182,22 @@ def _initial_state(
     )
 
 
+@partial(jax.jit, donate_argnames="state")
+def _reseated(state: _State, fresh: _State, arriving: Array) -> _State:
+    """The state with new members in some places; the others stay as they are."""
+    return jax.vmap(_where)(arriving, fresh, state)
+
+
+@jax.jit
+def _taken(tree: Any, places: Int[Array, " place"]) -> Any:
+    return jax.tree.map(lambda leaf: leaf[places], tree)
+
+
+def _padded(places: Sequence[int], size: int) -> Int[np.ndarray, " place"]:
+    """Numbers of places, the first repeated up to a fixed size, so that one shape is compiled."""
+    return np.array([*places, *[places[0]] * (size - len(places))], np.int32)
+
+
 def fit_stack(
     x: Float[np.ndarray, "row feature"],
     target: Any,
@@ -221,6 +241,68 @@ def fit_stack(
         best_epoch=np.array([result.best_epoch for result in done]),
         best_loss=np.array([result.best_loss for result in done]),
     )
+
+
+class StackProblem(NamedTuple):
+    """Members with the table they name rows of: the first three arguments of `fit_stack`."""
+
+    x: Float[np.ndarray, "row feature"]
+    target: Any
+    members: Sequence[Member]
+
+
+def fit_stacks(
+    problems: Sequence[StackProblem],
+    objective: Objective,
+    model: ScoreModel,
+    *,
+    config: FitConfig | None = None,
+    device: DeviceName | Sequence[jax.Device] = "auto",
+    progress: bool | None = None,
+) -> list[StackFit]:
+    """Fit the members of several tables of one width as one stack, the tables' rows one below the other.
+
+    What each problem gets is what `fit_stack` gives it alone, to float32 rounding: many small fits at the price of one
+    large one.
+    """
+    options: Any = {"config": config, "device": device, "progress": progress}
+    if len(problems) == 1:
+        return [fit_stack(*problems[0], objective, model, **options)]
+    starts = np.cumsum([0, *(len(problem.x) for problem in problems)])
+    x = aligned_empty((int(starts[-1]), problems[0].x.shape[1]))
+    for start, problem in zip(starts, problems, strict=False):
+        x[start : start + len(problem.x)] = problem.x
+    target = jax.tree.map(
+        lambda *leaves: _below(leaves, [len(problem.x) for problem in problems]),
+        *[problem.target for problem in problems],
+    )
+    members = [
+        replace(member, train=member.train + start, validation=member.validation + start)
+        for start, problem in zip(starts.astype(np.int32), problems, strict=False)
+        for member in problem.members
+    ]
+    whole = fit_stack(x, target, members, objective, model, **options)
+    ends = np.cumsum([0, *(len(problem.members) for problem in problems)])
+    return [
+        StackFit(
+            members=tuple(problem.members),
+            params=jax.tree.map(lambda leaf, own=slice(*ends[i : i + 2]): leaf[own], whole.params),
+            validation_loss=whole.validation_loss[slice(*ends[i : i + 2])],
+            train_loss=whole.train_loss[slice(*ends[i : i + 2])],
+            best_epoch=whole.best_epoch[slice(*ends[i : i + 2])],
+            best_loss=whole.best_loss[slice(*ends[i : i + 2])],
+        )
+        for i, problem in enumerate(problems)
+    ]
+
+
+def _below(leaves: Sequence[np.ndarray], rows: Sequence[int]) -> np.ndarray:
+    """Targets of several problems: table t of all of them, then table t + 1 of all; a short one repeats its last."""
+    tables = [
+        np.asarray(leaf).reshape(-1, count, *np.shape(leaf)[1:]) for leaf, count in zip(leaves, rows, strict=True)
+    ]
+    most = max(len(table) for table in tables)
+    return np.concatenate([table[min(t, len(table) - 1)] for t in range(most) for table in tables])
 
 
 class _Finished(NamedTuple):
@@ -305,11 +387,19 @@ class _Group:
 
     def _draw(self, seated: list[int], places: Sequence[int], drawn: tuple[np.ndarray, np.ndarray]) -> None:
         """Draw the next epochs' batches of the members in some places."""
-        for place in places:
-            if seated[place] != EMPTY:
-                if seated[place] not in self.batches:
-                    self.batches[seated[place]] = Batches(self.members[seated[place]], self.config)
-                self.batches[seated[place]].draw(drawn[0][:, :, place], drawn[1][:, :, place])
+        taken = [place for place in places if seated[place] != EMPTY]
+
+        def fill(place: int) -> None:
+            if seated[place] not in self.batches:
+                self.batches[seated[place]] = Batches(self.members[seated[place]], self.config)
+            self.batches[seated[place]].draw(drawn[0][:, :, place], drawn[1][:, :, place])
+
+        if len(taken) < MANY_PLACES:
+            for place in taken:
+                fill(place)
+            return
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # numpy shuffles outside the interpreter's lock
+            list(pool.map(fill, taken, chunksize=16))
 
     def _empty_batches(self, slots: int) -> tuple[np.ndarray, np.ndarray]:
         shape = (self.epochs, self.steps, slots, self.size)
@@ -324,7 +414,6 @@ class _Group:
         idle = [number == EMPTY for number in seated]
         done = 0
         while not all(idle):
-            started = time.monotonic()
             rows, weight = self._put(drawn, axis=2)
             state, train, loss = _train_block(
                 state, constants, *self.data, rows, weight,
@@ -336,37 +425,45 @@ class _Group:
             idle = list(np.asarray(state.stopped))
             leaving = [p for p, number in enumerate(seated) if number != EMPTY and idle[p]]
             if len(leaving) >= (1 if len(seated) <= 64 else len(seated) // 4) or (leaving and all(idle)):
-                host = jax.tree.map(np.array, state)
-                for place in leaving:
-                    yield seated[place], self._finish(seated[place], place, host)
+                best = _taken(state.best, _padded(leaving, len(seated)))
+                best, epochs = jax.tree.map(np.asarray, best), np.asarray(state.epoch)
+                best_epoch, best_loss = np.asarray(state.best_epoch), np.asarray(state.best_loss)
+                for taken, place in enumerate(leaving):
+                    params = jax.tree.map(lambda leaf, taken=taken: leaf[taken].copy(), best)
+                    result = self._finish(seated[place], params, epochs[place], best_epoch[place], best_loss[place])
+                    yield seated[place], result
                     del self.batches[seated[place]]
                     seated[place] = queue.popleft() if queue else EMPTY
                 done += len(leaving)
-                self._seat(host, seated, leaving)
+                state = self._seat(state, seated, leaving)
                 self._draw(seated, leaving, drawn)  # the others keep what they drew
-                kept = self._tail(seated, time.monotonic() - started)
-                drawn = (drawn[0][:, :, kept], drawn[1][:, :, kept])
-                seated = [seated[place] for place in kept]
+                kept = self._tail(seated)
+                if len(kept) < len(seated):
+                    drawn = (drawn[0][:, :, kept], drawn[1][:, :, kept])
+                    seated = [seated[place] for place in kept]
+                    state = self._put(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[kept], state))
                 idle = [number == EMPTY for number in seated]
-                state = self._put(jax.tree.map(lambda leaf, kept=kept: leaf[kept], host))
                 constants = self._constants(seated)
             bar.update(done, "members")
 
-    def _seat(self, host: _State, seated: list[int], places: list[int]) -> None:
-        """Give freed places their new members, in the copy of the state held on the host."""
-        if any(seated[place] != EMPTY for place in places):
-            fresh = jax.tree.map(np.asarray, self._fresh(seated))
-            for place in places:
-                jax.tree.map(lambda old, new, place=place: old.__setitem__(place, new[place]), host, fresh)
-        for place in places:
-            host.stopped[place] = seated[place] == EMPTY
+    def _seat(self, state: _State, seated: list[int], places: list[int]) -> _State:
+        """Give freed places their new members."""
+        arriving, empty = np.zeros(len(seated), bool), np.array([number == EMPTY for number in seated])
+        arriving[places] = True
+        if (arriving & ~empty).any():
+            return _reseated(state, self._fresh(seated), self._put(arriving))
+        return state._replace(stopped=self._put(np.asarray(state.stopped) | empty))
 
-    def _tail(self, seated: list[int], seconds: float) -> list[int]:
-        """Places to keep: fewer once the tail of slow members is worth compiling a smaller block for."""
+    def _tail(self, seated: list[int]) -> list[int]:
+        """Places to keep: fewer once the tail of slow members is worth compiling a smaller block for.
+
+        The rule counts rows, not seconds: what is fitted must not depend on how busy the machine is.
+        """
         active = [place for place, number in enumerate(seated) if number != EMPTY]
         smaller = self._round(-(-self.slots // 3))
-        blocks_left = self.config.patience / self.epochs
-        if len(active) <= smaller < len(seated) and seconds * blocks_left > 1.0:
+        rows_left = len(seated) * self.steps * self.size * self.config.patience
+        worth_it = rows_left > TAIL_ROWS.get(self.devices[0].platform, TAIL_ROWS_ELSEWHERE)
+        if len(active) <= smaller < len(seated) and worth_it:
             return (active + [place for place, number in enumerate(seated) if number == EMPTY])[:smaller]
         return list(range(len(seated)))
 
@@ -387,15 +484,14 @@ class _Group:
                 f"one row can do."
             )
 
-    def _finish(self, number: int, place: int, host: _State) -> _Finished:
-        epochs = int(host.epoch[place])
-        last = min(epochs, self.config.max_epochs)
+    def _finish(self, number: int, params: Any, epochs: int, best_epoch: int, best_loss: float) -> _Finished:
+        last = min(int(epochs), self.config.max_epochs)
         if self.stops:
-            last = min(last, int(host.best_epoch[place]) + self.config.patience)
+            last = min(last, int(best_epoch) + self.config.patience)
         return _Finished(
-            params=jax.tree.map(lambda leaf: leaf[place].copy(), host.best),
-            best_epoch=int(host.best_epoch[place]),
-            best_loss=float(host.best_loss[place]),
+            params=params,
+            best_epoch=int(best_epoch),
+            best_loss=float(best_loss),
             train_loss=np.concatenate(self.trains[number])[:last],
             validation_loss=np.concatenate(self.losses[number])[:last] if self.stops else np.empty(0),
         )

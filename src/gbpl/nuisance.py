@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,16 +19,19 @@ from sklearn.utils.validation import has_fit_parameter
 from gbpl.devices import DeviceName
 from gbpl.evaluate import member_outputs
 from gbpl.feedback import Standardizer
-from gbpl.fit import FitConfig, fit_stack
+from gbpl.fit import FitConfig, StackFit, StackProblem, fit_stacks
 from gbpl.logged import LoggedFeedback
-from gbpl.models import MLP, as_model
+from gbpl.models import MLP, ScoreModel, as_model
 from gbpl.pseudo_outcomes import clip_propensity, doubly_robust, ipw, of_logged_action
 from gbpl.stack import Member, fold_rows
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
-__all__ = ["CrossFit", "EstimatedPropensityWarning", "Nuisances", "PerAction", "WithAction", "check_construction"]
+__all__ = [
+    "CrossFit", "CrossFitting", "EstimatedPropensityWarning", "Nuisances", "PerAction", "WithAction",
+    "check_construction", "cross_fit",
+]  # fmt: skip
 
 CONSTRUCTIONS = ("dr", "ipw", "centered_ipw", "dm")
 AUTO_CLIP = 0.02  # over the number of actions: 0.01 for two, a fiftieth of what a uniform log would give each
@@ -235,35 +238,7 @@ class CrossFit:
         `outer` (the folds of a committee), each of these is predicted by models of the others, and so are the `folds`
         parts of what is outside it, by models that saw neither: the second level is `fold_means`.
         """
-        check_construction(construction)
-        clip, count = self.clip_for(len(feedback.actions)), len(feedback.actions)
-        propensity, modelled = feedback.propensity, construction != "ipw"
-        dealt: list[list[np.ndarray]] = []
-        if propensity is None or (modelled and outer is None):
-            dealt = self._deal(feedback)
-        jobs: list[_Job] = []
-        if modelled:
-            jobs = self._jobs(feedback, dealt if outer is None else [outer] * self.repeats, nested=outer is not None)
-        if propensity is None:
-            propensity = self._propensity(feedback, dealt)
-            if feedback.classifier is None:
-                _tell_estimated(feedback, propensity, stacklevel + 1)
-        means = fold_means = None
-        if modelled:
-            common = construction == "centered_ipw"
-            action = np.zeros_like(feedback.action) if common else feedback.action
-            means = np.zeros((len(feedback), 1 if common else count))
-            if outer is not None:
-                fold_means = np.zeros((len(outer), *means.shape))
-            predictions = self._predictions(feedback, action, means.shape[1], jobs)
-            for job, (of_held, of_part) in zip(jobs, predictions, strict=True):
-                means[job.held] += job.share * of_held
-                if fold_means is not None:
-                    fold_means[job.number, job.part] += of_part / self.repeats
-            if outer is not None and fold_means is not None:
-                for number, fold in enumerate(outer):
-                    fold_means[number, fold] = means[fold]
-        return Nuisances(feedback, propensity, clip, feedback.propensity is None, means, fold_means)
+        return cross_fit([CrossFitting(self, feedback, construction, outer)], stacklevel=stacklevel + 1)[0]
 
     def _seeds(self, *key: int, count: int) -> list[int]:
         return [int(seed) for seed in np.random.SeedSequence([self.seed, *key]).generate_state(count)]
@@ -331,33 +306,60 @@ class CrossFit:
                 table[fold] += fitted.predict_proba(x[fold]) / len(dealt)
         return table
 
-    def _predictions(
-        self, feedback: LoggedFeedback, action: Int[np.ndarray, " row"], columns: int, jobs: list[_Job]
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Means of the held rows and of the part of each job."""
-        learner, y = self._learner(), feedback.outcome
-        if learner is None:
-            yield from self._network_predictions(feedback, action, columns, jobs)
-            return
-        x = feedback.context
-        for job in jobs:
-            weights = None if feedback.weights is None else feedback.weights[job.known]
-            new = np.concatenate([job.held, job.part])
-            told = learner.predict_means(x[job.known], y[job.known], action[job.known], weights, x[new], columns)
-            yield told[: len(job.held)], told[len(job.held) :]
 
-    def _network_predictions(
-        self, feedback: LoggedFeedback, action: Int[np.ndarray, " row"], columns: int, jobs: list[_Job]
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """All jobs as one stack, a member each, stopped on its part."""
+@dataclass(frozen=True, slots=True, eq=False)
+class CrossFitting:
+    """One run of `CrossFit.run`: its settings and its arguments."""
+
+    settings: CrossFit
+    feedback: LoggedFeedback
+    construction: str = "dr"
+    outer: list[Int[np.ndarray, " row"]] | None = None
+
+    def plan(self, stacklevel: int) -> _Plan:
+        """Everything but the outcome models, in full before any of them is fitted."""
+        check_construction(self.construction)
+        settings, feedback = self.settings, self.feedback
+        propensity, modelled = feedback.propensity, self.construction != "ipw"
+        clip = settings.clip_for(len(feedback.actions))
+        dealt: list[list[np.ndarray]] = []
+        if propensity is None or (modelled and self.outer is None):
+            dealt = settings._deal(feedback)
+        jobs: list[_Job] = []
+        if modelled:
+            folds = dealt if self.outer is None else [self.outer] * settings.repeats
+            jobs = settings._jobs(feedback, folds, nested=self.outer is not None)
+        if propensity is None:
+            propensity = settings._propensity(feedback, dealt)
+            if feedback.classifier is None:
+                _tell_estimated(feedback, propensity, stacklevel + 1)
+        common = self.construction == "centered_ipw"
+        action = np.zeros_like(feedback.action) if common else feedback.action
+        return _Plan(self, propensity, clip, jobs, action, 1 if common else len(feedback.actions))
+
+
+class _Plan(NamedTuple):
+    """The models of one run: a job each, with `columns` outputs."""
+
+    fitting: CrossFitting
+    propensity: Float[np.ndarray, "..."]
+    clip: float
+    jobs: list[_Job]
+    action: Int[np.ndarray, " row"]
+    columns: int
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Mean and standard deviation of the outcome, the latter zero where it is constant."""
+        outcome = self.fitting.feedback.outcome
+        level, spread = float(outcome.mean()), float(outcome.std())
+        return level, spread if spread > 1e-12 * abs(level) else 0.0
+
+    def stack(self) -> StackProblem:
+        """The jobs as members of a stack, each stopped on its part."""
+        feedback, w = self.fitting.feedback, self.fitting.feedback.weights
         rows = np.arange(len(feedback), dtype=np.int32)
-        x = Standardizer.fit(feedback.context, rows, feedback.weights).apply(feedback.context)
-        level, spread = float(feedback.outcome.mean()), float(feedback.outcome.std())
-        if not spread > 1e-12 * abs(level):
-            for job in jobs:
-                yield np.full((len(job.held), columns), level), np.full((len(job.part), columns), level)
-            return
-        w = feedback.weights
+        x = Standardizer.fit(feedback.context, rows, w).apply(feedback.context)
         members = [
             Member(
                 job.known,
@@ -366,18 +368,82 @@ class CrossFit:
                 validation_weights=None if w is None else w[job.part],
                 seed=job.seed,
             )
-            for job in jobs
+            for job in self.jobs
         ]
-        model = as_model(MLP() if self.outcome_model is None else self.outcome_model)
-        target = ((feedback.outcome - level) / spread).astype(np.float32), action.astype(np.int32)
-        stack = fit_stack(
-            x, target, members, MaskedSquare(columns), model,
-            config=self.fit_config, device=self.device, progress=self.progress,
-        )  # fmt: skip
-        for number, job in enumerate(jobs):
+        level, spread = self.spread
+        target = ((feedback.outcome - level) / spread).astype(np.float32), self.action.astype(np.int32)
+        return StackProblem(x, target, members)
+
+    def by_network(
+        self, model: ScoreModel, problem: StackProblem, stack: StackFit
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Means of the held rows and of the part of each job."""
+        level, spread = self.spread
+        for number, job in enumerate(self.jobs):
             new = np.concatenate([job.held, job.part])
-            told = level + spread * member_outputs(model, stack.select([number]), x[new])[0].astype(np.float64)
+            outputs = member_outputs(model, stack.select([number]), problem.x[new])[0]
+            told = level + spread * outputs.astype(np.float64)
             yield told[: len(job.held)], told[len(job.held) :]
+
+    def by_learner(self, learner: PerAction | WithAction) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The same, by scikit-learn models."""
+        feedback = self.fitting.feedback
+        x, y = feedback.context, feedback.outcome
+        for job in self.jobs:
+            weights = None if feedback.weights is None else feedback.weights[job.known]
+            new = np.concatenate([job.held, job.part])
+            told = learner.predict_means(
+                x[job.known], y[job.known], self.action[job.known], weights, x[new], self.columns
+            )
+            yield told[: len(job.held)], told[len(job.held) :]
+
+    def constant(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The same, where the outcome never varies."""
+        level, _ = self.spread
+        for job in self.jobs:
+            yield np.full((len(job.held), self.columns), level), np.full((len(job.part), self.columns), level)
+
+    def nuisances(self, predictions: Iterator[tuple[np.ndarray, np.ndarray]]) -> Nuisances:
+        feedback, outer, repeats = self.fitting.feedback, self.fitting.outer, self.fitting.settings.repeats
+        means = fold_means = None
+        if self.jobs:
+            means = np.zeros((len(feedback), self.columns))
+            if outer is not None:
+                fold_means = np.zeros((len(outer), *means.shape))
+            for job, (of_held, of_part) in zip(self.jobs, predictions, strict=True):
+                means[job.held] += job.share * of_held
+                if fold_means is not None:
+                    fold_means[job.number, job.part] += of_part / repeats
+            if outer is not None and fold_means is not None:
+                for number, fold in enumerate(outer):
+                    fold_means[number, fold] = means[fold]
+        return Nuisances(feedback, self.propensity, self.clip, feedback.propensity is None, means, fold_means)
+
+
+def cross_fit(fittings: Sequence[CrossFitting], *, stacklevel: int = 2) -> list[Nuisances]:
+    """Several runs at once: the networks of those that share their settings are one stack."""
+    plans = []
+    for fitting in fittings:  # not a comprehension, which Python 3.11 counts as a level of its own
+        plans.append(fitting.plan(stacklevel + 1))
+    found: dict[int, Nuisances] = {}
+    together: dict[tuple, list[int]] = {}
+    for number, plan in enumerate(plans):
+        settings, learner = plan.fitting.settings, plan.fitting.settings._learner()
+        if learner is not None or not plan.jobs:
+            found[number] = plan.nuisances(plan.by_learner(learner) if learner is not None else iter(()))
+        elif plan.spread[1] == 0.0:
+            found[number] = plan.nuisances(plan.constant())
+        else:
+            model = as_model(MLP() if settings.outcome_model is None else settings.outcome_model)
+            width = plan.fitting.feedback.context.shape[1]
+            key = model, plan.columns, settings.fit_config, settings.device, settings.progress, width
+            together.setdefault(key, []).append(number)
+    for (model, columns, config, device, progress, _), numbers in together.items():
+        problems = [plans[number].stack() for number in numbers]
+        stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
+        for number, problem, stack in zip(numbers, problems, stacks, strict=True):
+            found[number] = plans[number].nuisances(plans[number].by_network(model, problem, stack))
+    return [found[number] for number in range(len(plans))]
 
 
 class _Job(NamedTuple):

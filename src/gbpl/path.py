@@ -18,7 +18,7 @@ import numpy as np
 from gbpl.devices import aligned_empty
 from gbpl.evaluate import combined_policy, member_policies
 from gbpl.feedback import FullFeedback, Standardizer
-from gbpl.fit import FitConfig, StackFit, fit_stack
+from gbpl.fit import FitConfig, StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models import ScoreModel
 from gbpl.posteriors import Problem
 from gbpl.stack import Member, across_folds, fold_rows, over_zeta
@@ -28,7 +28,7 @@ from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_si
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["PathFit", "PathSettings", "Table", "fit_path"]
+__all__ = ["PathFit", "PathProblem", "PathSettings", "Table", "fit_path", "fit_paths"]
 
 JUDGED_AT_A_TIME = 65_536
 STOPPING_PARTS = 5
@@ -158,6 +158,16 @@ class PathFit:
         return problems
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PathProblem:
+    """What `fit_path` needs: the outcomes of `feedback` are the judge."""
+
+    feedback: FullFeedback
+    tables: Sequence[Table]
+    folds: list[Int[np.ndarray, " row"]]
+    settings: PathSettings
+
+
 def fit_path(
     feedback: FullFeedback, tables: Sequence[Table], folds: list[Int[np.ndarray, " row"]], settings: PathSettings
 ) -> PathFit:
@@ -165,7 +175,47 @@ def fit_path(
 
     The outcomes of `feedback` are the judge.
     """
-    surrogate, model = settings.surrogate, settings.model
+    return fit_paths([PathProblem(feedback, tables, folds, settings)], stacklevel=4)[0]
+
+
+def fit_paths(problems: Sequence[PathProblem], *, stacklevel: int = 3) -> list[PathFit]:
+    """`fit_path` of several problems at once: those that share objective, network and settings go as one stack."""
+    planned = []
+    for problem in problems:  # not a comprehension, which Python 3.11 counts as a level of its own
+        planned.append(_plan(problem, stacklevel + 1))
+    together: dict[tuple, list[int]] = {}
+    for number, plan in enumerate(planned):
+        settings, width = plan.problem.settings, plan.x.shape[1]
+        key = plan.surrogate, settings.model, settings.config, settings.device, settings.progress, width
+        together.setdefault(key, []).append(number)
+    fitted: dict[int, PathFit] = {}
+    for (surrogate, model, config, device, progress, _), numbers in together.items():
+        stacks = fit_stacks(
+            [StackProblem(planned[i].x, planned[i].target, planned[i].members) for i in numbers], surrogate, model,
+            config=config, device=device, progress=progress,
+        )  # fmt: skip
+        fitted |= {i: _weighed_path(planned[i], stack) for i, stack in zip(numbers, stacks, strict=True)}
+    return [fitted[number] for number in range(len(problems))]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """A problem in units of its outcome scale, and its members."""
+
+    problem: PathProblem
+    scale: float
+    eta: float
+    surrogate: Surrogate
+    zetas: Float[np.ndarray, " entry"]
+    corrections: Float[np.ndarray, " entry"]
+    members: list[Member]
+    standardizer: Standardizer
+    x: Float[np.ndarray, "row feature"]
+    target: Float[np.ndarray, "rows score"]
+
+
+def _plan(problem: PathProblem, stacklevel: int) -> _Plan:
+    feedback, settings = problem.feedback, problem.settings
     scale = feedback.scale
     if scale == 0.0:
         scale = 1.0
@@ -173,26 +223,29 @@ def fit_path(
             "the outcomes of the actions never differ: every policy has the same welfare, and the one fitted means "
             "nothing",
             UserWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
     eta = 1.0 / scale if settings.eta is None else settings.eta
     rows = np.arange(len(feedback), dtype=np.int32)
     base = Member(rows, weights=feedback.weights, eta=eta * scale, prior_sd=settings.prior_sd)
-    across = across_folds(base, folds, seed=settings.seed)
+    across = across_folds(base, problem.folds, seed=settings.seed)
     # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
-    inner = replace(surrogate, huber=surrogate.huber / scale)
-    zetas, corrections, members = _members(tables, across, scale, settings)
+    inner = replace(settings.surrogate, huber=settings.surrogate.huber / scale)
+    zetas, corrections, members = _members(problem.tables, across, scale, settings)
     trained = rows if settings.committee else across[0].train
     weights = None if feedback.weights is None else feedback.weights[trained]
     standardizer = Standardizer.fit(feedback.x, trained, weights)
+    target = _scaled_targets(inner, [outcomes for table in problem.tables for outcomes in table.outcomes], scale)
     x = standardizer.apply(feedback.x)
-    target = _scaled_targets(inner, [outcomes for table in tables for outcomes in table.outcomes], scale)
-    stack = fit_stack(
-        x, target, members, inner, model,
-        config=settings.config, device=settings.device, progress=settings.progress,  # type: ignore[arg-type]
-    )  # fmt: skip
+    return _Plan(problem, scale, eta, inner, zetas, corrections, members, standardizer, x, target)
+
+
+def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
+    """Judge the members of a plan out of fold and weigh its entries."""
+    feedback, folds, settings = plan.problem.feedback, plan.problem.folds, plan.problem.settings
+    surrogate, model, zetas, x = settings.surrogate, settings.model, plan.zetas, plan.x
     level = float(np.mean(feedback.outcomes, dtype=np.float64))
-    judges = _judge(stack, x, feedback, folds, OutOfFold(zetas, surrogate, corrections, level=level), model)
+    judges = _judge(stack, x, feedback, folds, OutOfFold(zetas, surrogate, plan.corrections, level=level), model)
     weigh = average_weights if settings.zetas is None else select_weights
     path = _weighed(judges, weigh)
     out_of_fold = fold_weights = None
@@ -206,31 +259,31 @@ def fit_path(
             out_of_fold[fold] = combined_policy(model, surrogate, params, fold_weights[number], x[fold])
     kept = np.flatnonzero(np.repeat(path.weight, len(folds)))
     return PathFit(
-        standardizer=standardizer,
-        surrogate=inner,
+        standardizer=plan.standardizer,
+        surrogate=plan.surrogate,
         model=model,
-        scale=scale,
-        eta=eta,
+        scale=plan.scale,
+        eta=plan.eta,
         path=path,
-        members=tuple(members[i] for i in kept),
+        members=tuple(plan.members[i] for i in kept),
         params=stack.select(kept),
         policy_weights=np.repeat(common_size(path) / len(folds), len(folds))[kept],
         shares=np.repeat(path.weight / len(folds), len(folds))[kept],
         history=[
             {
                 "zeta": float(zetas[i // len(folds)]),
-                "correction": float(corrections[i // len(folds)]),
+                "correction": float(plan.corrections[i // len(folds)]),
                 "fold": i % len(folds),
                 "best_epoch": int(stack.best_epoch[i]),
                 "train_loss": stack.train_loss[i],
                 "validation_loss": stack.validation_loss[i],
             }
-            for i in range(len(members))
+            for i in range(len(plan.members))
         ],
         x=x,
-        target=target,
+        target=plan.target,
         out_of_fold=out_of_fold,
-        every=tuple(members),
+        every=tuple(plan.members),
         fold_weights=fold_weights,
         settings=settings,
     )
