@@ -6,17 +6,31 @@ the generators behind them.
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
+from scipy import integrate, stats
 
 import gbpl.datasets
-from gbpl.datasets import BinaryDesign, Design, LoggedDesign, LoggedSample, MultiActionDesign, OneDimensionalDesign
+import gbpl.truth
+from gbpl.datasets import (
+    BinaryDesign,
+    Design,
+    KnownWelfare,
+    LoggedDesign,
+    LoggedSample,
+    MultiActionDesign,
+    OneDimensionalDesign,
+    SemiSyntheticDesign,
+)
+from gbpl.truth import expected_max, normal_rule, piecewise_rule, positive_part
 
 NAMES = ("DGP1", "DGP2", "DGP3")
 ROWS = 100_000
@@ -25,6 +39,7 @@ DESIGNS: list[Design] = [
     *(MultiActionDesign(name) for name in NAMES),
     MultiActionDesign("DGP1", n_actions=2, n_features=4),
     OneDimensionalDesign(),
+    BinaryDesign("DGP1", variant="unscaled"),
 ]
 LOGGED = [
     LoggedDesign(BinaryDesign("DGP1")),
@@ -60,7 +75,7 @@ def directions(design: MultiActionDesign) -> np.ndarray:
 
 
 def effect_direction(design: BinaryDesign) -> np.ndarray:
-    """w of the binary DGP1."""
+    """w of the binary DGP1 as stated."""
     return math.sqrt(design.n_features) * np.arctanh(design.effect(np.eye(design.n_features)) / 2)
 
 
@@ -371,6 +386,360 @@ def test_share_of_propensities_beyond_the_clip_under_weak_overlap(clip: float, p
     assert 0.0 < printed - exact < 0.006
 
 
+# What rules are worth: formulas and quadrature against plain restatements, and against simulation
+
+TRUTHS: list[Any] = [
+    *DESIGNS,
+    BinaryDesign("DGP1", n_features=4, index_seed=3),
+    MultiActionDesign("DGP3", n_actions=12, n_features=4, index_seed=1),  # indices with a singular covariance
+    LoggedDesign(BinaryDesign("DGP3"), strength=2.5),
+]
+QUADRATURE = {MultiActionDesign: 1e-4}  # what Sobol points may be off; the other rules are exact
+
+
+@pytest.mark.parametrize("design", TRUTHS, ids=str)
+def test_truth_is_what_a_large_sample_says(design: Any) -> None:
+    n = 400_000
+    sample = design.sample(n, seed=21)
+    found = [design.optimal_welfare(), design.oracle_welfare(), *design.action_welfare()]
+    rows = np.column_stack([sample.outcome_mean.max(axis=1), sample.outcomes.max(axis=1), sample.outcomes])
+    off = QUADRATURE.get(type(design), 0.0)
+    error = rows.std(axis=0) / math.sqrt(n)
+    assert np.all(np.abs(rows.mean(axis=0) - found) <= 4 * error + off), (rows.mean(axis=0), found, error)
+    # What choosing is worth over action 0, where the baseline's noise cancels: closer
+    gain = rows[:, :2] - np.column_stack([sample.outcome_mean[:, 0], sample.outcomes[:, 0]])
+    error = gain.std(axis=0) / math.sqrt(n)
+    assert np.all(np.abs(gain.mean(axis=0) - (np.array(found[:2]) - found[2])) <= 4 * error + off)
+    assert isinstance(design, KnownWelfare)
+    assert isinstance(found[0], float)
+    assert isinstance(found[1], float)
+    assert max(found[2:]) < found[0] < found[1]
+
+
+# By other means than those of the code: series, formulas and adaptive quadrature
+def test_binary_truths_by_other_formulas() -> None:
+    density = stats.norm.pdf
+    # |sin t| = 2/pi - 4/pi sum cos(2 k t) / (4 k^2 - 1), and E cos(2 k T) = exp(-4 k^2) for T = x_1 + x_2 of variance 2
+    mean_abs = 2 / math.pi - 4 / math.pi * sum(math.exp(-4 * k * k) / (4 * k * k - 1) for k in range(1, 6))
+    assert_allclose(BinaryDesign("DGP2").optimal_welfare(), -0.2 + 1.5 * mean_abs / 2, atol=1e-12)
+    # Integrals of |tau| where tau is symmetric: E tau^+ = E |tau| / 2
+    for design, scale in ((BinaryDesign("DGP1"), math.sqrt(10)), (BinaryDesign("DGP1", variant="unscaled"), 1.0)):
+        half, _ = integrate.quad(lambda z, s=scale: 2 * math.tanh(z / s) * density(z), 0, 12, epsabs=1e-12)
+        assert_allclose(design.optimal_welfare(), 0.5 + half, atol=1e-10)
+    # tau of DGP3 is +-1.25 + z/2 with even odds, and with noise of variance 2 in the gap +-1.25 + 1.5 z
+    for sd, found in (
+        (0.5, BinaryDesign("DGP3").optimal_welfare()),
+        (1.5, BinaryDesign("DGP3").oracle_welfare()),
+    ):
+        t = 1.25 / sd
+        assert_allclose(found, 0.5 * (1.25 * (2 * stats.norm.cdf(t) - 1) + 2 * sd * density(t)), atol=1e-12)
+    # Oracles as integrals over tau and the noise e of the gap, in two dimensions
+    for name, low, tau in (
+        ("DGP1", 0.5, lambda z: 2 * np.tanh(z / math.sqrt(10))),
+        ("DGP2", -0.2, lambda z: 1.5 * np.sin(math.sqrt(2) * z)),
+    ):
+        z = np.linspace(-9, 9, 20_001)
+        weight = density(z) * (z[1] - z[0])
+        gap = [np.sum(weight * np.maximum(t + math.sqrt(2) * z, 0)) for t in tau(z[::20])]
+        exact = np.sum(density(z[::20]) * 20 * (z[1] - z[0]) * gap)
+        assert_allclose(BinaryDesign(name).oracle_welfare(), low + exact, atol=1e-6)
+
+
+def test_one_dimensional_truth_by_other_formulas() -> None:
+    design = OneDimensionalDesign()
+    assert_allclose(design.optimal_welfare(), 1.2 * (1 - math.cos(2.5)) / 5, atol=1e-12)
+    assert_allclose(design.action_welfare(), 0.0)
+
+    def gap(x: float) -> float:
+        tau, sd = 1.2 * math.sin(x), 0.6 * math.sqrt(2)
+        return tau * stats.norm.cdf(tau / sd) + sd * stats.norm.pdf(tau / sd)
+
+    assert_allclose(design.oracle_welfare(), integrate.quad(gap, -2.5, 2.5, epsabs=1e-12)[0] / 5, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_features", [4, 10])
+def test_multi_action_means_by_formula(n_features: int) -> None:
+    a = np.arange(1, 4)
+    sine = 0.5 + 1.5 * np.sin(0.3 * a) * math.exp(-0.5 / n_features)
+    assert_allclose(MultiActionDesign("DGP1", 3, n_features).action_welfare(), sine, atol=1e-12)
+    assert_allclose(MultiActionDesign("DGP3", 3, n_features).action_welfare(), 0.5 + 0.1 * a, atol=1e-12)
+
+
+def max_of_two(one: float, two: float) -> float:
+    """E max(one + e_1, two + e_2) for independent standard normals (Clark, 1961)."""
+    t = (one - two) / math.sqrt(2)
+    return one * stats.norm.cdf(t) + two * stats.norm.cdf(-t) + math.sqrt(2) * stats.norm.pdf(t)
+
+
+def test_two_actions_of_steps_by_the_orthant_formula() -> None:
+    design = MultiActionDesign("DGP3", n_actions=2, index_seed=1)
+    one, two = directions(design)
+    both = 0.25 + math.asin(one @ two) / (2 * math.pi)  # Sheppard: both indices are positive, or both are not
+    apart = 0.5 - both
+    # the best is 1.2 where z_2 > 0, else 1.1 where z_1 > 0, else 0.2
+    assert_allclose(design.optimal_welfare(), 1.2 * 0.5 + 1.1 * apart + 0.2 * both, atol=5e-5)
+    noisy = [max_of_two(0.1, 0.2), max_of_two(1.1, 0.2), max_of_two(0.1, 1.2), max_of_two(1.1, 1.2)]
+    assert_allclose(design.oracle_welfare(), np.dot([both, apart, apart, both], noisy), atol=5e-5)
+
+
+@pytest.mark.parametrize("index_seed", [0, 2])
+def test_five_actions_of_steps_by_orthant_probabilities(index_seed: int) -> None:
+    design = MultiActionDesign("DGP3", index_seed=index_seed)
+    w = directions(design)
+    law = [stats.multivariate_normal(np.zeros(5 - a), w[a:] @ w[a:].T, seed=0) for a in range(5)]
+    none = [*(law[a].cdf(np.zeros(5 - a)) for a in range(5)), 1.0]  # of z_{a + 1}, ..., z_5 is positive
+    last = np.diff(none)  # the last positive index is that of a = 1, ..., 5
+    assert_allclose(design.optimal_welfare(), 0.5 * none[0] + last @ (1 + 0.1 * np.arange(1, 6)), atol=2e-4)
+
+
+def test_five_actions_of_tanh_by_the_largest_index() -> None:
+    """max_a 2 tanh(z_a - 0.2 a) = 2 tanh(max_a (z_a - 0.2 a)), whose distribution function is a normal vector's."""
+    design = MultiActionDesign("DGP2")
+    w = directions(design)
+    law = stats.multivariate_normal(-0.2 * np.arange(1, 6), w @ w.T / 10, seed=0)
+    t, weight = np.polynomial.legendre.leggauss(40)
+    below = law.cdf(np.repeat(2 * t[:, None], 5, axis=1))
+    expected = 2 * math.tanh(2) - 2 * weight @ (2 / np.cosh(2 * t) ** 2 * below)
+    assert_allclose(design.optimal_welfare(), -0.2 + expected, atol=1e-4)
+
+
+def test_the_unscaled_variant_is_dgp1_without_its_divisor() -> None:
+    stated, unscaled = BinaryDesign("DGP1"), BinaryDesign("DGP1", variant="unscaled")
+    x = np.random.default_rng(2).normal(size=(50, 10))
+    assert_array_equal(unscaled.baseline(x), stated.baseline(x))
+    assert_allclose(unscaled.effect(x), stated.effect(math.sqrt(10) * x))
+    assert_allclose(unscaled.effect(x), 2 * np.tanh(x @ effect_direction(stated)))
+    assert stated == BinaryDesign("DGP1", 10, 0) != unscaled
+    # tau does not depend on d but through its divisor
+    assert unscaled.oracle_welfare() == BinaryDesign("DGP1", 40, 7, "unscaled").oracle_welfare()
+    welfare = [BinaryDesign("DGP1", d).optimal_welfare() for d in (4, 10, 100, 10**6)]
+    assert all(more > less for more, less in pairwise([unscaled.optimal_welfare(), *welfare]))
+    assert_allclose(welfare[-1], 0.5, atol=1e-3)  # no effect is left: nothing to choose
+    assert_allclose(BinaryDesign("DGP1", 10**12).oracle_welfare(), 0.5 + 1 / math.sqrt(math.pi), atol=1e-5)
+
+
+# Measured before, n = 2e6 (see REPRODUCTION.md beside the paper), or by hand; the paper implies an oracle of 1.256
+@pytest.mark.parametrize(
+    ("design", "method", "known"),
+    [
+        (BinaryDesign("DGP1"), "oracle_welfare", 1.110),
+        (BinaryDesign("DGP1", variant="unscaled"), "oracle_welfare", 1.265),
+        (BinaryDesign("DGP2"), "optimal_welfare", 0.272),
+        (BinaryDesign("DGP3"), "optimal_welfare", 0.626),
+        (OneDimensionalDesign(), "optimal_welfare", 0.4323),
+    ],
+    ids=str,
+)
+def test_truths_are_what_was_measured_before(design: Any, method: str, known: float) -> None:
+    assert abs(getattr(design, method)() - known) < 0.0015
+
+
+# The K = 5 designs at index_seed 0: 2.8068, 0.2382, 2.1106; measured before with another draw of w and n = 2e6
+@pytest.mark.parametrize(("name", "known"), [("DGP1", 2.81), ("DGP2", 0.24), ("DGP3", 2.11)])
+def test_multi_action_oracles_are_what_was_measured_before(name: str, known: float) -> None:
+    assert abs(MultiActionDesign(name).oracle_welfare() - known) < 0.005
+
+
+def test_logging_does_not_change_what_rules_are_worth() -> None:
+    for logged in LOGGED:
+        assert logged.optimal_welfare() == logged.design.optimal_welfare()
+        assert logged.oracle_welfare() == logged.design.oracle_welfare()
+        assert_array_equal(logged.action_welfare(), logged.design.action_welfare())
+
+
+def test_a_design_behind_need_not_know_its_truth_until_it_is_asked() -> None:
+    class Bare:
+        n_features, n_actions = 1, 2
+        outcome_mean = staticmethod(OneDimensionalDesign().outcome_mean)
+        sample = staticmethod(OneDimensionalDesign().sample)
+
+    logged = LoggedDesign(Bare())
+    assert len(logged.sample(5, seed=0).x) == 5
+    for method in ("optimal_welfare", "oracle_welfare", "action_welfare"):
+        with pytest.raises(TypeError, match=r"does not know what rules are worth.*lacks optimal_welfare.*add them"):
+            getattr(logged, method)()
+
+
+def test_truths_never_change_between_calls() -> None:
+    design = MultiActionDesign("DGP3", n_actions=3)
+    first = design.optimal_welfare(), design.oracle_welfare()
+    gbpl.datasets._multi_action_gain.cache_clear()
+    assert (design.optimal_welfare(), design.oracle_welfare()) == first
+
+
+# The rules behind them
+
+
+def test_piecewise_and_normal_rules_integrate_exactly() -> None:
+    node, weight = piecewise_rule([-2.0, 0.5, 3.0])
+    assert_allclose(weight @ np.abs(node - 0.5), 2.5**2 / 2 + 2.5**2 / 2)
+    assert_allclose(weight @ node**7, (3**8 - 2**8) / 8)
+    for step in (1.0, math.pi / math.sqrt(2)):
+        node, weight = normal_rule(step)
+        for power, moment in ((0, 1), (1, 0), (2, 1), (4, 3), (6, 15)):
+            assert_allclose(weight @ node**power, moment, atol=1e-13)
+        assert_allclose(weight @ np.exp(node), math.exp(0.5))
+        assert_allclose(weight @ (np.abs(node) * (node > 0)), 1 / math.sqrt(2 * math.pi))
+        assert_allclose(weight @ (node > 2 * step), stats.norm.sf(2 * step))
+
+
+def test_the_expected_positive_part() -> None:
+    for mean, sd in ((0.3, 0.7), (-2.0, 0.5), (0.0, 1.5)):
+        exact, _ = integrate.quad(lambda z, m=mean, s=sd: (m + s * z) * stats.norm.pdf(z), -mean / sd, 20)
+        assert_allclose(positive_part(np.array([mean]), sd), exact, rtol=1e-8)
+    assert_array_equal(positive_part(np.array([-1.0, 0.0, 2.0]), 0.0), [0.0, 0.0, 2.0])
+
+
+def test_the_expected_maximum_of_noisy_means() -> None:
+    pairs = np.array([[0.3, -1.0], [5.0, 5.0], [-40.0, 3.0]])
+    assert_allclose(expected_max(pairs), [max_of_two(*pair) for pair in pairs], atol=1e-10)
+    # order statistics of standard normals: 1.1629645 of five, 1.8674751 of twenty, 2.5075936 of a hundred
+    for count, known in ((1, 0.0), (5, 1.1629644736), (20, 1.8674750598), (100, 2.5075936)):
+        assert_allclose(expected_max(np.zeros((2, count))), known, atol=1e-7)
+    means = np.random.default_rng(3).normal(size=(20_000, 3))  # more rows than are handled at a time
+    found = expected_max(means)
+    assert_allclose(found[[0, 9_999, 19_999]], [expected_max(means[[i]])[0] for i in (0, 9_999, 19_999)])
+    assert_allclose(expected_max(means + 7.0), found + 7.0)
+    assert_mean(np.max(means + np.random.default_rng(4).normal(size=means.shape), axis=1) - found)
+
+
+# Real features with made outcomes
+
+
+def made_up(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(rows, 5)) * [1, 10, 0.1, 1, 3] + [0, 100, 0, 5, -1]
+    x[:, 3] = 0.1  # constant, and its mean is not: 0.1 + rounding
+    x[:, 4] = 2 * x[:, 0] - x[:, 1]  # collinear
+    return x, rng.gamma(2.0, size=rows)
+
+
+def standard(values: np.ndarray) -> np.ndarray:
+    away = values - sum(values) / len(values)
+    return away / math.sqrt(sum(away**2) / len(values))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_semi_synthetic_outcomes_are_the_response_and_a_shift(count: int) -> None:
+    x, y = made_up()
+    drawn = np.random.default_rng(np.random.SeedSequence(6, spawn_key=(4,))).standard_normal((count, 6))
+    features = np.column_stack([standard(column) if j != 3 else 0 * column for j, column in enumerate(x.T)])
+    design = SemiSyntheticDesign(x, y, n_actions=count, index_seed=6)
+    sample = design.sample(seed=1)
+    order = np.random.default_rng(1).permutation(60)
+    assert_allclose(sample.x, features[order], atol=1e-12)
+    assert_array_equal(sample.x[:, 3], 0.0)
+    for i, row in enumerate(order):
+        shift = [math.tanh(features[row] @ drawn[a, :5] / math.sqrt(5) + 0.1 * drawn[a, 5]) for a in range(count)]
+        assert_allclose(sample.outcomes[i], standard(y)[row] + np.array(shift), atol=1e-12)
+        assert_allclose(design.outcome_mean(sample.x)[i], shift, atol=1e-12)
+    gaps = design.outcome_mean(sample.x)
+    assert_allclose(sample.outcomes - sample.outcomes[:, :1], gaps - gaps[:, :1], atol=1e-12)
+    assert_array_equal(sample.outcome_mean, sample.outcomes)
+    assert sample.outcome_mean is not sample.outcomes
+    assert (design.n_rows, design.n_features, design.n_actions) == (60, 5, count)
+
+
+def test_semi_synthetic_truth_is_the_mean_over_the_rows() -> None:
+    design = SemiSyntheticDesign(*made_up(), n_actions=3)
+    outcomes = design.sample(seed=0).outcomes
+    assert_allclose(design.optimal_welfare(), sum(max(row) for row in outcomes) / 60)
+    assert_allclose(design.action_welfare(), outcomes.mean(axis=0))
+    assert design.oracle_welfare() == design.optimal_welfare() > design.action_welfare().max()
+    assert isinstance(design, Design)
+    assert isinstance(design, KnownWelfare)
+
+
+def test_semi_synthetic_samples_are_rows_of_the_table() -> None:
+    design = SemiSyntheticDesign(*made_up())
+    whole, part, other = design.sample(seed=3), design.sample(20, seed=3), design.sample(seed=4)
+    assert_array_equal(part.outcomes, whole.outcomes[:20])
+    assert_array_equal(part.x, whole.x[:20])
+    assert not np.array_equal(whole.outcomes, other.outcomes)
+    assert_allclose(np.sort(whole.outcomes[:, 0]), np.sort(other.outcomes[:, 0]), atol=1e-12)  # no row twice
+    assert len(design.sample(60, seed=0).x) == 60
+
+
+def test_semi_synthetic_indices_are_drawn_from_their_seed_as_the_tables_ask() -> None:
+    """w_a standard normal and c_a with standard deviation 0.1, read back from outcomes at zero and the unit vectors."""
+    x, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30.0)
+    shift, slope = [], []
+    for index_seed in range(500):
+        design = SemiSyntheticDesign(x, y, index_seed=index_seed)
+        at_zero = np.arctanh(design.outcome_mean(np.zeros((1, 4))))
+        shift.append(at_zero[0])
+        slope.append(2 * (np.arctanh(design.outcome_mean(np.eye(4))) - at_zero).ravel())
+    for drawn, sd in ((np.array(shift), 0.1), (np.array(slope), 1.0)):
+        assert_mean(drawn)
+        assert_mean(drawn**2, sd**2)
+    few, more = (SemiSyntheticDesign(x, y, n_actions=count) for count in (2, 5))
+    assert_array_equal(few.sample(seed=0).outcomes, more.sample(seed=0).outcomes[:, :2])
+    again = dataclasses.replace(few, index_seed=1)
+    assert_array_equal(again.sample(seed=0).outcomes, SemiSyntheticDesign(x, y, index_seed=1).sample(seed=0).outcomes)
+
+
+def test_semi_synthetic_tables_do_not_change_with_units_or_container() -> None:
+    x, y = made_up()
+    known = SemiSyntheticDesign(x, y).sample(seed=0)
+    frame = pd.DataFrame(x, columns=list("abcde"))
+    for design in (
+        SemiSyntheticDesign(frame, pd.Series(y)),
+        SemiSyntheticDesign(3.0 * x - 7.0, 0.1 * y + 2.0),
+    ):
+        assert_allclose(design.sample(seed=0).outcomes, known.outcomes, atol=1e-10)
+    design = SemiSyntheticDesign(x, y)
+    x[:], y[:] = 0.0, 0.0
+    assert_array_equal(design.sample(seed=0).outcomes, known.outcomes)
+    flat = SemiSyntheticDesign(frame, np.ones(60)).sample(seed=0)
+    assert_array_equal(flat.outcomes, SemiSyntheticDesign(frame, np.ones(60)).outcome_mean(flat.x))
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_semi_synthetic_designs_can_be_logged(count: int) -> None:
+    design = SemiSyntheticDesign(*made_up(2000), n_actions=count)
+    logged = LoggedDesign(design, strength=0.5)
+    seen = logged.sample(design.n_rows, seed=2)
+    assert_array_equal(seen.outcomes, design.sample(seed=2).outcomes)
+    assert_array_equal(seen.outcome, seen.outcomes[np.arange(2000), seen.action])
+    assert logged.optimal_welfare() == design.optimal_welfare()
+    taken = seen.action[:, None] == np.arange(count)
+    assert_mean(taken / seen.propensity * seen.outcome[:, None] - seen.outcomes)
+    w = logging_direction(LoggedDesign(SemiSyntheticDesign(*made_up()), strength=0.5, clip=0.0))
+    shift = np.arctanh(design.outcome_mean(np.eye(5)[:, :])) - np.arctanh(design.outcome_mean(np.zeros((1, 5))))
+    assert np.abs(w @ shift / np.linalg.norm(shift, axis=0)).max() < 0.95  # the log does not know the effect
+
+
+X, Y = made_up()
+BAD_TABLES: list[tuple[dict[str, Any], str]] = [
+    ({"y": Y[:-1]}, r"y must have one number for each of the 60 rows, the response .*; got shape \(59,\)"),
+    ({"y": np.where(np.arange(60) == 7, np.nan, Y)}, r"y contains 1 NaN value\(s\), first in row 7; drop"),
+    ({"x": np.where(np.arange(60)[:, None] == 7, np.inf, X)}, r"x contains .*inf.*first in row 7"),
+    ({"x": X[:1], "y": Y[:1]}, r"minimum of 2"),
+    ({"x": X[:, 0]}, r"1D array"),
+    ({"n_actions": 1}, r"n_actions must be a whole number >= 2, got 1; the paper has 2"),
+    ({"index_seed": None}, r"index_seed .* got None; try 0"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), BAD_TABLES)
+def test_a_wrong_table_is_named_with_its_rule(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SemiSyntheticDesign(**{"x": X, "y": Y, **given})
+
+
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [
+        (61, r"n must be at most the 60 rows of the table, got 61; try 60"),
+        (0, r"n must be a whole number >= 1, got 0; leave it out for all rows"),
+        (1.5, r"got 1\.5"),
+    ],
+)
+def test_a_sample_cannot_have_more_rows_than_the_table(n: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SemiSyntheticDesign(X, Y).sample(n, seed=0)
+
+
 # Bad input: what is asked for, and what the message must say
 
 BAD: list[tuple[Any, dict[str, Any], str]] = [
@@ -379,6 +748,8 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
     (BinaryDesign, {"n_features": 3}, r"n_features must be a whole number >= 4, got 3; .*10"),
     (BinaryDesign, {"n_features": 10.0}, r"whole number >= 4, got 10\.0"),
     (BinaryDesign, {"index_seed": None}, r"index_seed must be a whole number >= 0, got None; try 0"),
+    (BinaryDesign, {"variant": "scaled"}, r"variant must be one of stated, unscaled, got 'scaled'; try 'stated'"),
+    (BinaryDesign, {"variant": "unscaled"}, r"'unscaled' is of DGP1 only, got it with DGP2; try .*name='DGP1'"),
     (MultiActionDesign, {"name": "dgp1"}, r"got 'dgp1'"),
     (MultiActionDesign, {"n_actions": 1}, r"n_actions must be a whole number >= 2, got 1; the paper has 5"),
     (MultiActionDesign, {"n_actions": 2.5}, r"n_actions must be a whole number >= 2, got 2\.5"),
@@ -408,6 +779,7 @@ def test_a_wrong_value_is_named_with_its_rule_and_a_remedy(kind: Any, given: dic
 
 
 def test_the_examples_run() -> None:
-    done = doctest.testmod(gbpl.datasets)
-    assert done.attempted >= 5
-    assert done.failed == 0
+    for module, least in ((gbpl.datasets, 9), (gbpl.truth, 2)):
+        done = doctest.testmod(module)
+        assert done.attempted >= least
+        assert done.failed == 0
