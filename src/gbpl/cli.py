@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from pathlib import Path
+from typing import Annotated
+
+try:
+    import typer
+    from rich.markup import escape
+except ModuleNotFoundError:
+    sys.exit("the command line needs typer and rich: pip install 'gbpl[cli]'")
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Entry point of `gbpl`."""
-    try:
-        import typer
-    except ModuleNotFoundError:
-        sys.exit("the command line needs typer and rich: pip install 'gbpl[cli]'")
     app = typer.Typer(add_completion=True, no_args_is_help=True, help="Learn who gets which action, from data.")
-    app.callback()(lambda: None)  # keeps `demo` a subcommand while it is the only one
     app.command()(demo)
+    app.command()(reproduce)
     app()
 
 
@@ -69,6 +74,51 @@ def demo(rows: int = 2000, seed: int = 0) -> None:
         )  # fmt: skip
     console.print(table)
     console.print("Large zeta is regression, small zeta direct welfare maximisation; the policy averages over them.")
+
+
+def reproduce(
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Tables to make; all if none is named.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials of every table, instead of the paper's.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small imitation of every table, in two minutes.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or gpu.")] = "auto",
+    engine: Annotated[str, typer.Option(help="local, or ray to spread blocks over a cluster.")] = "local",
+    out: Annotated[Path, typer.Option(help="Folder of the run; one that was interrupted goes on.")] = Path(
+        "reproduction"
+    ),
+    data_dir: Annotated[str | None, typer.Option(help="Folder with yacht.csv and energy_efficiency.csv.")] = None,
+) -> None:
+    """Run the paper's experiments: every table and figure, beside the printed numbers."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes will share a GPU
+    from gbpl.paper.run import Run
+    from gbpl.paper.run import reproduce as run_all
+
+    console = Console(stderr=True)
+    columns = [
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False),
+    ]  # fmt: skip
+    started = time.perf_counter()
+    try:
+        run = Run(tuple(tables or ()), trials, quick, device, engine, data_dir)
+        with Progress(*columns, console=console, speed_estimate_period=600.0) as bar:
+            task = bar.add_task("starting", total=None)
+
+            def told(done: float, total: float, what: str) -> None:
+                bar.update(task, completed=done, total=total, description=what)
+
+            report = run_all(run, out, told=told, say=lambda text: console.print(text, style="yellow"))
+    except ValueError as error:
+        console.print(f"[red]{escape(str(error))}[/]")
+        raise SystemExit(2) from error
+    except KeyboardInterrupt:
+        console.print(f"stopped; the same command goes on from {out}")
+        raise SystemExit(130) from None
+    print(f"{report} written, {time.perf_counter() - started:.0f} s")
 
 
 if __name__ == "__main__":

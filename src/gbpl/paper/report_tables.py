@@ -1,0 +1,106 @@
+"""The part of the report on one table: every number that is compared, with its distance from the print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gbpl.paper.catalog import DEFAULT, TableSpec
+from gbpl.paper.cells import Cell, cells, table_rows
+from gbpl.paper.columns import COMPARED, Column, Row, layout
+from gbpl.paper.judgement import name_of
+from gbpl.paper.tables import MARK, number, pipe_table, signed, trial_counts, with_error
+
+if TYPE_CHECKING:
+    from gbpl.paper.records import Records
+
+    Truths = Mapping[tuple[str, str], Mapping[str, float]]
+
+__all__ = ["cell_name", "table_section"]
+
+WIDE = 3  # a table with more compared columns has a line a number instead of a line a row
+
+
+def cell_name(cell: Cell) -> list[str]:
+    """Case, method with its zeta, and column."""
+    return [cell.case, name_of(cell.row), cell.column.name]
+
+
+def table_section(spec: TableSpec, records: Records, truths: Truths, figures: Sequence[str]) -> str:
+    """Heading, figures, and a table of ours, printed, apart and the design's optimum."""
+    columns = [column for column in layout(spec).columns if column.kind in COMPARED]
+    body = _wide if len(columns) <= WIDE else _long
+    intro = f"{trial_counts(spec, records).capitalize()}, {spec.trials} in the paper."
+    if spec.group == "inconsistent":
+        intro += " The print cannot follow from the stated design: distances are shown, not counted."
+    intro += f" In the printed layout: [tables/{spec.name}.md](tables/{spec.name}.md)."
+    return "\n\n".join(
+        [
+            f"## {spec.title}",
+            intro,
+            *(f"![{spec.title}](figures/{stem}.png)" for stem in figures),
+            body(spec, records, truths, columns),
+            *_missing(spec, records, columns),
+        ]
+    )
+
+
+def _method(row: Row) -> str:
+    return name_of(row) + (f" {MARK}" if row[1:] == DEFAULT else "")
+
+
+def _best_possible(spec: TableSpec, truths: Truths, rows: Sequence[Row]) -> list[list[str]]:
+    """A last entry for each row, under its heading: the design's optimum. None at all where it is never known."""
+    found = [number(dict(truths.get((spec.name, row[0]), {})).get("optimal")) for row in rows]
+    return [["best possible welfare"], *([text] for text in found)] if set(found) - {"--"} else [[]] * (len(rows) + 1)
+
+
+def _three(cell: Cell | None) -> list[str]:
+    """Ours, printed, apart."""
+    if cell is None:
+        return ["--"] * 3
+    digits = cell.column.digits
+    return [
+        with_error(cell.ours, cell.se, digits),
+        with_error(cell.printed, cell.printed_se, digits),
+        signed(cell.apart),
+    ]
+
+
+def _wide(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
+    """A line a row; ours, printed and apart of every column beside one another."""
+    found = {(cell.row, cell.column.name): cell for cell in cells(spec, records)}
+    rows = table_rows(spec, records)
+    lines = [[layout(spec).heading, "method", *(text for c in columns for text in (c.metric, "printed", "apart"))]]
+    for row in rows:
+        numbers = [text for column in columns for text in _three(found.get((row, column.name)))]
+        lines.append([row[0], _method(row), *numbers])
+    heading, *body = [line + last for line, last in zip(lines, _best_possible(spec, truths, rows), strict=True)]
+    return pipe_table(heading, body, "ll" + "rrr" * len(columns) + "r")
+
+
+def _long(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
+    """A line a number."""
+    found = [cell for cell in cells(spec, records) if cell.column in columns]
+    lines = [[layout(spec).heading, "method", "number", "ours", "printed", "apart"]]
+    lines += [[cell.case, _method(cell.row), cell.column.name, *_three(cell)] for cell in found]
+    last = _best_possible(spec, truths, [cell.row for cell in found])
+    heading, *body = [line + end for line, end in zip(lines, last, strict=True)]
+    return pipe_table(heading, body, "lllrrrr"[: len(heading)])
+
+
+def _missing(spec: TableSpec, records: Records, columns: Sequence[Column]) -> list[str]:
+    """Which rows have trials without a number they should have; a group without points has none by right."""
+    if spec.key == "group":
+        return []
+    rows = [
+        (row, count, len(records.trials(*row)))
+        for row in table_rows(spec, records)
+        if (count := int(np.isnan(columns[0].values(records, row)).sum()))
+    ]
+    if not rows:
+        return []
+    said = ", ".join(f"{name_of(row)} at {row[0]} ({count} of {trials})" for row, count, trials in rows)
+    return [f"Trials that left no {columns[0].name}, not counted above: {said}."]
