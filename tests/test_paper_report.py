@@ -439,8 +439,10 @@ def test_the_example_is_judged_by_its_numbers():
         return {said.quote[:12]: v.word for said, v in judge({}, EXAMPLE | changes)}
 
     good = words()
-    assert Counter(good.values()) == {"cannot be compared": 3, "holds": 2}
-    assert words(welfare_mean=0.6, low=0.55, high=0.7)["the posterio"] == "does not hold"
+    assert Counter(good.values()) == {"cannot be compared": 4, "holds": 1}
+    (why,) = [v.why for said, v in judge({}, EXAMPLE | {"low": 0.45, "high": 0.4669}) if "0.4699" in said.quote]
+    assert "mean 0.4600" in why
+    assert "10 times as wide" in why  # 0.1694 against 0.0169
     assert words(low=0.45)["the interval"] == "does not hold"
     assert words(high=math.nan)["the interval"] == "cannot be compared"
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
-import gbpl.path
+import gbpl.fit
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, StackFit, Surrogate, ZetaPath
 from gbpl.zeta import AUTO_PATH, OutOfFold, average_weights, common_size, select_weights
 
@@ -354,13 +354,13 @@ def test_a_policy_of_no_size_counts_nothing() -> None:
 def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
     """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
     kept: list[tuple[np.ndarray, StackFit]] = []
-    real = gbpl.path.fit_stack
+    real = gbpl.fit.fit_stack
 
     def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
         kept.append((x, real(x, *arguments, **options)))
         return kept[-1][1]
 
-    monkeypatch.setattr(gbpl.path, "fit_stack", recorded)
+    monkeypatch.setattr(gbpl.fit, "fit_stack", recorded)
     return kept
 
 
@@ -433,7 +433,7 @@ def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted
 def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, _ = table(2)
     plain = small().fit(x, y)
-    real = gbpl.path.fit_stack
+    real = gbpl.fit.fit_stack
 
     def misleading(*arguments: Any, **options: Any) -> StackFit:
         """The losses say that the zeta chosen above is by far the worst."""
@@ -443,7 +443,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
         losses = tuple(np.full_like(loss, b) for loss, b in zip(stack.validation_loss, bad, strict=True))
         return replace(stack, best_loss=bad, validation_loss=losses, train_loss=losses)
 
-    monkeypatch.setattr(gbpl.path, "fit_stack", misleading)
+    monkeypatch.setattr(gbpl.fit, "fit_stack", misleading)
     again = small().fit(x, y)
     assert again.zeta_ == plain.zeta_
     assert_array_equal(again.predict_proba(x), plain.predict_proba(x))
@@ -453,7 +453,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
 def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) -> None:
     """Turning the networks of one zeta round makes it choose against every row: the other one is selected."""
     x, y, _ = table(2)
-    real = gbpl.path.fit_stack
+    real = gbpl.fit.fit_stack
 
     def turned(*arguments: Any, **options: Any) -> StackFit:
         stack = real(*arguments, **options)
@@ -465,7 +465,7 @@ def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) 
         }
         return replace(stack, params=[*stack.params[:-1], last])
 
-    monkeypatch.setattr(gbpl.path, "fit_stack", turned)
+    monkeypatch.setattr(gbpl.fit, "fit_stack", turned)
     assert small().fit(x, y).zeta_ == [3.0, 0.3][1 - worst]
 
 

@@ -50,15 +50,13 @@ def _closest(records: Records) -> Verdict:
 
 
 def _coverage_depends(records: Records) -> Verdict:
-    percents = [round(100 * share) for share in LEVELS]
-    return all_of(
-        {
-            f"{percent} %": trend(
-                records, _only("uq-calibration"), _interval("uq-calibration", percent, "coverage").values, sign=-1
-            )
-            for percent in percents
-        }
-    )
+    """Lower at the largest eta than at the smallest, at every level."""
+    first, *_, last = _only("uq-calibration")
+    parts = {}
+    for percent in (round(100 * share) for share in LEVELS):
+        coverage = _interval("uq-calibration", percent, "coverage").values
+        parts[f"{percent} %"] = trend(records, [first, last], coverage, sign=-1)
+    return all_of(parts)
 
 
 def _narrower(records: Records) -> Verdict:
@@ -113,9 +111,9 @@ def _one_run(records: Records) -> Verdict:
 
 def _example_interval(records: Records) -> Verdict:
     ours, theirs = _example(records), PRINTED_EXAMPLE
-    inside = theirs["low"] <= ours["welfare_mean"] <= theirs["high"]
+    times = (theirs["high"] - theirs["low"]) / max(ours["high"] - ours["low"], 1e-12)
     why = f"ours has mean {ours['welfare_mean']:.4f} and interval [{ours['low']:.4f}, {ours['high']:.4f}]"
-    return Verdict(HOLDS if inside else FAILS, f"{why}; judged by whether our mean is in the printed interval")
+    return Verdict(UNKNOWN, f"one run on each side, of other data: {why}; the printed one is {times:.2g} times as wide")
 
 
 def _long_below(records: Records) -> Verdict:
