@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gbpl.paper import catalog
+from gbpl.paper.cells import standard_error
 from gbpl.paper.records import Records
 from gbpl.plots import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
@@ -52,7 +53,7 @@ def summary(values: Float[np.ndarray, " trial"]) -> tuple[float, float]:
     """Mean and Monte Carlo standard error over the trials that have a number; NaN where there are too few."""
     known = values[np.isfinite(values)]
     mean = float(known.mean()) if len(known) else np.nan
-    return mean, float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else np.nan
+    return mean, standard_error(known)
 
 
 def coverage(records: Records, case: str, row: Row, level: float) -> Float[np.ndarray, " trial"]:
