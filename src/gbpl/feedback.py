@@ -82,7 +82,7 @@ def check_features(X: Any, *, min_rows: int = 1, name: str = "X") -> Float[np.nd
 def check_column(values: Any, n: int, name: str, what: str) -> Float[np.ndarray, " row"]:
     """One finite number a row."""
     if values is None:
-        raise ValueError(f"GBPLNet requires {name} to be passed, but the target {name} is None: {what}")
+        raise ValueError(f"fit requires {name} to be passed, but the target {name} is None: {what}")
     try:
         column = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values, np.float64)
     except (TypeError, ValueError):
@@ -98,7 +98,7 @@ def check_column(values: Any, n: int, name: str, what: str) -> Float[np.ndarray,
 def check_outcomes(Y: Any, n: int) -> Float[np.ndarray, "row action"]:
     """Outcomes as a finite float table with a column for each action."""
     if Y is None:
-        raise ValueError("GBPLNet requires y to be passed, but the target y is None: one column for each action")
+        raise ValueError("fit requires y to be passed, but the target y is None: one column for each action")
     _numeric(Y, "y")
     if hasattr(Y, "to_numpy") and not hasattr(Y, "columns"):
         Y = Y.to_numpy()

@@ -1,9 +1,9 @@
 """The one-dimensional posterior studies: welfare intervals, action disagreement, threshold rules, and the example.
 
-One network is fitted to x itself for each eta, which counts in the fit through the prior, 1 / (eta n). Its last layer
-is drawn from the generalized Gauss-Newton approximation, 400 times, and every draw judged on 2,000 new points with
-known means. Intervals are of the randomized policy's welfare, and what they should cover is that of the population
-target clip(tau / zeta, -1, 1), played in the same way.
+One network a replication is fitted to x itself, at eta = 1. Its last layer is drawn from the generalized Gauss-Newton
+approximation at each eta, 400 times, and every draw judged on 2,000 new points with known means. Intervals are of the
+randomized policy's welfare, and what they should cover is that of the population target clip(tau / zeta, -1, 1), played
+in the same way.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ DECISION_ETA = 4.0  # of disagreement and threshold rules: the one calibrated be
 PAPER = ("GBPLNet", "1.0")
 
 
-def _fitted(fits: Sequence[tuple[Sample, int, float]], settings: Settings) -> list[Problem]:
-    """The generalized posterior of a network for each sample, seed and eta, all fitted as one stack."""
+def _fitted(fits: Sequence[tuple[Sample, int]], settings: Settings) -> list[Problem]:
+    """The generalized posterior of a network for each sample and seed, at eta = 1, all fitted as one stack."""
     problems = []
-    for sample, seed, eta in fits:
+    for sample, seed in fits:
         scale = outcome_scale(sample.outcomes)
         rows = np.arange(len(sample.x), dtype=np.int32)
         cut = round(TRAIN * len(rows))
-        member = Member(rows[:cut], rows[cut:], zeta=ZETA / scale, eta=eta * scale, seed=seed)
+        member = Member(rows[:cut], rows[cut:], zeta=ZETA / scale, eta=scale, seed=seed)
         target = np.asarray(SURROGATE.target(sample.outcomes / scale), np.float32)
         problems.append(StackProblem(sample.x.astype(np.float32), target, [member]))
     config = replace(settings.config, batch_size=128)
@@ -73,9 +73,9 @@ def _sample(seed: int, settings: Settings) -> Sample:
     return DESIGN.sample(settings.rows(OBSERVED), seed=seed)
 
 
-def _scores(problem: Problem, x: Float[np.ndarray, "row feature"], seed: int) -> np.ndarray:
-    """f of each draw on each row."""
-    posterior = LastLayer(problem)
+def _scores(problem: Problem, eta: float, x: Float[np.ndarray, "row feature"], seed: int) -> np.ndarray:
+    """f of each draw on each row, at a loss scale of eta."""
+    posterior = LastLayer(replace(problem, eta=eta * problem.eta))
     raw = posterior.raw(posterior.sample(DRAWS, seed=seed), jnp.asarray(x))
     return np.asarray(SURROGATE.scores(raw))[..., 0]
 
@@ -104,21 +104,17 @@ def posterior_records(
     tables: dict[str, list[Record]] = {intervals: []}
     if decisions:
         tables |= {"action-disagreement": [], "posterior-threshold-rules": []}
-    etas = [float(case) for case in TABLES[intervals].cases]
-    samples = {number: _sample(start + number, settings) for number in numbers}
-    fits = [(sample, start + number, eta) for number, sample in samples.items() for eta in etas]
-    waiting = iter(_fitted(fits, settings))
-    for number in numbers:
+    problems = _fitted([(_sample(start + number, settings), start + number) for number in numbers], settings)
+    for number, problem in zip(numbers, problems, strict=True):
         seed = start + number
         fresh = DESIGN.sample(POINTS, seed=10**6 + seed)
         x, means = fresh.x.astype(np.float32), fresh.outcome_mean
-        for case, eta in zip(TABLES[intervals].cases, etas, strict=True):
-            problem = next(waiting)
-            point = np.asarray(SURROGATE.scores(problem.model.apply(problem.params, jnp.asarray(x))))[:, 0]
-            f = _scores(problem, x, seed)
+        point = np.asarray(SURROGATE.scores(problem.model.apply(problem.params, jnp.asarray(x))))[:, 0]
+        for case in TABLES[intervals].cases:
+            f = _scores(problem, float(case), x, seed)
             values = {"target": _target(means), "welfare": float(_worth(point, means)), **_ends(_worth(f, means))}
             tables[intervals].append(Record(case, *PAPER, number, values))
-            if decisions and eta == DECISION_ETA:
+            if decisions and float(case) == DECISION_ETA:
                 p = np.mean(f >= 0, axis=0)
                 for name, lines in _decisions(*PAPER, number, np.column_stack([1 - p, p]), point >= 0, means).items():
                     tables[name] += lines
@@ -196,7 +192,7 @@ def example(settings: Settings, *, seed: int = 0) -> dict[str, np.ndarray]:
     observed = settings.rows(OBSERVED)
     sample = DESIGN.sample(observed + TEST, seed=seed)
     learned = Sample(sample.x[:observed], sample.outcomes[:observed], sample.outcome_mean[:observed])
-    (problem,) = _fitted([(learned, seed, 1.0)], settings)
+    (problem,) = _fitted([(learned, seed)], settings)
     held, test = slice(round(TRAIN * observed), observed), slice(observed, None)
     sampler = SGLD(problem, chains=1, **({"burn_in": 50, "thin": 1} if settings.quick else {}))
     with warnings.catch_warnings():
