@@ -739,3 +739,13 @@ def test_blocks_of_the_committee_s_draws_make_no_difference(monkeypatch):
     monkeypatch.setattr("gbpl.posterior.DRAWS_AT_A_TIME", 7)
     monkeypatch.setattr("gbpl.evaluate.BLOCK", 16)
     np.testing.assert_allclose(posterior.welfare(NEW, MEAN[3], draws=30, seed=2).values, one, atol=1e-6)
+
+
+def test_draws_are_dealt_where_a_share_comes_out_even():
+    """0.57 * 400 is a little below 228 in floating point, and the rest of that member a little below zero."""
+    weights = np.array([0.57, 0.21375, 0.21625])
+    assert weights[0] * 400 < 228 == round(weights[0] * 400)
+    dealt = Posterior([None] * 3, weights, standardizer=None, surrogate=Binary(), actions=np.arange(2), gains=weights)
+    counts = [count for count, _ in dealt._shares(400, 0)]
+    assert counts[0] == 228
+    assert sorted(counts[1:]) in ([85, 87], [86, 86])
