@@ -121,9 +121,9 @@ class _Baseline(Policy):
         logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, self.actions)
         source = X if logged is None else logged.source
         validate_data(clone(self), source, skip_check_array=True)  # names of the features, before any work
-        data: Feedback = logged or FullFeedback.of(
-            X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups
-        )
+        data: Feedback | None = logged
+        if data is None:
+            data = FullFeedback.of(X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folds = self._checked_folds(data, seed)
         task = self._task(data, folds, seed)

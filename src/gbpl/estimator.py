@@ -269,9 +269,11 @@ class GBPLNet(Policy):
         logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, self.actions)
         source = X if logged is None else logged.source
         validate_data(clone(self), source, skip_check_array=True)  # names of the features, before any work
-        feedback: FullFeedback | LoggedFeedback = logged or FullFeedback.of(
-            X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups
-        )
+        feedback: FullFeedback | LoggedFeedback | None = logged
+        if feedback is None:  # not `or`: a log has a length
+            feedback = FullFeedback.of(
+                X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups
+            )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         settings = PathSettings(
             surrogate=self._checked_surrogate(len(feedback.actions)),

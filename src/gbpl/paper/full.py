@@ -9,7 +9,7 @@ import numpy as np
 
 from gbpl.evaluate import member_outputs
 from gbpl.feedback import Standardizer
-from gbpl.fit import StackFit, StackProblem, fit_stacks
+from gbpl.fit import StackFit, StackProblem
 from gbpl.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.paper.protocol import ZETAS, Settings, Trial, cross_validated, judged, outcome_scale, rule
 from gbpl.paper.records import Record
@@ -62,7 +62,6 @@ def full_records(case: str, trials: Sequence[Trial], methods: Sequence[str], set
     count = trials[0].n_actions
     losses = losses_of(methods, count)
     objective = OneOf(tuple(losses.values()))
-    codes = [code for code, name in enumerate(losses) for _ in (ZETAS if name == "GBPLNet" else (1.0,))]
     problems, standardizers = [], []
     for trial in trials:
         train, stop = trial.rows
@@ -77,12 +76,9 @@ def full_records(case: str, trials: Sequence[Trial], methods: Sequence[str], set
         target = scaled_tables(objective, tables, [scale] * len(tables))
         problems.append(StackProblem(standardizer.apply(trial.sample.x), target, members))
         standardizers.append(standardizer)
-    stacks = fit_stacks(
-        problems, objective, settings.network, config=settings.config,
-        device=settings.device, progress=False,  # type: ignore[arg-type]
-    )  # fmt: skip
+    codes = [member.table for member in problems[0].members]
     lines: list[Record] = []
-    for trial, standardizer, stack in zip(trials, standardizers, stacks, strict=True):
+    for trial, standardizer, stack in zip(trials, standardizers, settings.fit(problems, objective), strict=True):
         _, stop = trial.rows
         rows = np.concatenate([trial.sample.x[stop], trial.test.x])
         policies = member_policies_of(objective, codes, settings, stack, standardizer.apply(rows))

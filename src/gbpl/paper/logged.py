@@ -10,16 +10,15 @@ import numpy as np
 
 from gbpl.evaluate import member_outputs
 from gbpl.feedback import Standardizer
-from gbpl.fit import StackProblem, fit_stacks
+from gbpl.fit import StackProblem
 from gbpl.logged import LoggedFeedback
-from gbpl.losses import NegativeWelfare, OneOf, SurrogateLoss
+from gbpl.losses import OneOf
 from gbpl.nuisance import CrossFit, CrossFitting, MaskedSquare, Nuisances, cross_fit
 from gbpl.overlap import overlap_report
-from gbpl.paper.full import member_policies_of, scaled_tables
+from gbpl.paper.full import losses_of, member_policies_of, scaled_tables
 from gbpl.paper.protocol import ZETAS, Settings, Trial, cross_validated, judged, outcome_scale, rule
 from gbpl.paper.records import Record
 from gbpl.stack import Member
-from gbpl.surrogates import Binary, FullVector
 from gbpl.welfare import welfare
 
 if TYPE_CHECKING:
@@ -43,6 +42,11 @@ class _Row:
     def method(self) -> str:
         return f"Direct{self.name}Welfare" if self.direct else f"GBPLNet-{self.name}"
 
+    @property
+    def zetas(self) -> tuple[float, ...]:
+        """Those of its members; direct maximisation has none, and one member."""
+        return (1.0,) if self.direct else ZETAS
+
 
 def logged_records(
     cases: Sequence[tuple[str, float]],
@@ -63,15 +67,10 @@ def logged_records(
     if cross_fitted:
         nuisances = _nuisances(trials, settings)
     count = trials[0].n_actions
-    surrogate = Binary() if count == 2 else FullVector(count)
-    objective = OneOf((SurrogateLoss(surrogate), NegativeWelfare(count)) if direct else (SurrogateLoss(surrogate),))
-    rows = [
-        _Row(case, clip, name, kind)
-        for case, clip in cases
-        for name in CONSTRUCTIONS
-        for kind in ((False, True) if direct else (False,))
-    ]
-    codes = [int(row.direct) for row in rows for _ in ((1.0,) if row.direct else ZETAS)]
+    kinds = (False, True) if direct else (False,)
+    losses = losses_of(["DirectWelfare" if kind else "GBPLNet" for kind in kinds], count)
+    objective = OneOf(tuple(losses.values()))
+    rows = [_Row(case, clip, name, kind) for case, clip in cases for name in CONSTRUCTIONS for kind in kinds]
     problems, standardizers, scores = [], [], []
     for trial, known in zip(trials, nuisances, strict=True):
         train, stop = trial.rows
@@ -81,17 +80,15 @@ def logged_records(
         members = [
             Member(train, stop, zeta=zeta / scale, eta=scale, seed=trial.number, table=place)
             for place, (row, scale) in enumerate(zip(rows, scales, strict=True))
-            for zeta in ((1.0,) if row.direct else ZETAS)
+            for zeta in row.zetas
         ]
         coded = [(int(row.direct), table) for row, table in zip(rows, tables, strict=True)]
         target = scaled_tables(objective, coded, scales)
         problems.append(StackProblem(standardizer.apply(trial.sample.x), target, members))
         standardizers.append(standardizer)
         scores.append(tables)
-    stacks = fit_stacks(
-        problems, objective, settings.network, config=settings.config,
-        device=settings.device, progress=False,  # type: ignore[arg-type]
-    )  # fmt: skip
+    stacks = settings.fit(problems, objective)
+    codes = [int(rows[member.table].direct) for member in problems[0].members]
     lines: list[Record] = []
     for number, (trial, known) in enumerate(zip(trials, nuisances, strict=True)):
         _, stop = trial.rows
@@ -101,7 +98,7 @@ def logged_records(
             policies = [rule(policy) for policy in policies]
         waiting = iter(policies)
         for row, table in zip(rows, scores[number], strict=True):
-            mine = [next(waiting) for _ in ((1.0,) if row.direct else ZETAS)]
+            mine = [next(waiting) for _ in row.zetas]
             told = _overlap(trial, known, row.clip, table) if overlap else {}
             found = [judged(trial, policy[len(stop) :]) | told for policy in mine]
             if row.direct:
@@ -145,10 +142,7 @@ def _plugged(
         member = Member(train, stop, seed=trial.number)
         problems.append(StackProblem(standardizer.apply(data["X"]), target, [member]))
         standardizers.append(standardizer)
-    stacks = fit_stacks(
-        problems, MaskedSquare(trials[0].n_actions), settings.network, config=settings.config,
-        device=settings.device, progress=False,  # type: ignore[arg-type]
-    )  # fmt: skip
+    stacks = settings.fit(problems, MaskedSquare(trials[0].n_actions))
     policies, nuisances = [], []
     for trial, standardizer, stack in zip(trials, standardizers, stacks, strict=True):
         log, rows = _log(trial), np.concatenate([trial.sample.x, trial.test.x])

@@ -20,7 +20,7 @@ import numpy as np
 from gbpl.datasets import OneDimensionalDesign, Sample
 from gbpl.decisions import disagreement, threshold_rule
 from gbpl.estimator import fit_many
-from gbpl.fit import StackProblem, fit_stacks
+from gbpl.fit import StackProblem
 from gbpl.paper.catalog import DEFAULT, LEVELS, TABLES
 from gbpl.paper.protocol import Settings, outcome_scale
 from gbpl.paper.records import Record
@@ -52,11 +52,7 @@ def _fitted(fits: Sequence[tuple[Sample, int]], settings: Settings) -> list[Prob
         member = Member(rows[:cut], rows[cut:], zeta=ZETA / scale, eta=scale, seed=seed)
         target = np.asarray(SURROGATE.target(sample.outcomes / scale), np.float32)
         problems.append(StackProblem(sample.x.astype(np.float32), target, [member]))
-    config = replace(settings.config, batch_size=128)
-    stacks = fit_stacks(
-        problems, SURROGATE, settings.posterior_network, config=config,
-        device=settings.device, progress=False,  # type: ignore[arg-type]
-    )  # fmt: skip
+    stacks = settings.fit(problems, SURROGATE, network=settings.posterior_network, batch_size=128)
     found = []
     for (x, target, (member,)), stack in zip(problems, stacks, strict=True):
         params = jax.tree.map(lambda leaf: leaf[0], stack.params)
@@ -157,7 +153,7 @@ def _decisions(
     return {"action-disagreement": groups, "posterior-threshold-rules": rules}
 
 
-def default_intervals(table: str, numbers: Sequence[int], start: int, settings: Settings) -> list[Record]:
+def default_intervals(numbers: Sequence[int], start: int, settings: Settings) -> list[Record]:
     """`GBPLNet(zeta=1)`, its eta from the data: the target is that of a zeta, so the path is not averaged here."""
     policies = _defaults(numbers, start, settings, zeta=ZETA)
     lines = []

@@ -7,7 +7,7 @@ text leaves open, and how it was settled, is in docs/paper.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from gbpl.batches import FitConfig
 from gbpl.datasets import LoggedSample, Sample
 from gbpl.estimator import GBPLNet, fit_many
 from gbpl.feedback import FullFeedback
+from gbpl.fit import Objective, StackFit, StackProblem, fit_stacks
 from gbpl.models import MLP
 from gbpl.paper.catalog import DEFAULT
 from gbpl.paper.records import Record
@@ -55,6 +56,14 @@ class Settings:
 
     def rows(self, n: int) -> int:
         return min(n, 200) if self.quick else n
+
+    def fit(
+        self, problems: Sequence[StackProblem], objective: Objective, *, network: MLP | None = None, **training: Any
+    ) -> list[StackFit]:
+        """All problems as one stack, with the paper's network and training but for what is given."""
+        device: Any = self.device
+        config = replace(self.config, **training)
+        return fit_stacks(problems, objective, network or self.network, config=config, device=device, progress=False)
 
     def default(self, seed: int, **options: Any) -> GBPLNet:
         """`GBPLNet()`."""
@@ -104,9 +113,8 @@ def split(sample: Sample | LoggedSample) -> tuple[Any, int, Any]:
     """The observed rows, how many of them to train on, and the test rows, in the paper's proportions."""
     n = len(sample.x)
     train, observed = round(PARTS[0] * n), round(sum(PARTS) * n)
-    fields = [name for name in type(sample).__slots__]
     first, rest = (
-        type(sample)(**{name: getattr(sample, name)[rows] for name in fields})
+        type(sample)(**{name: getattr(sample, name)[rows] for name in type(sample).__slots__})
         for rows in (slice(observed), slice(observed, n))
     )
     return first, train, rest
@@ -151,9 +159,9 @@ def cross_validated(
     return [*lines, Record(case, method, "CV", trial.number, {**found[best], "picked": ZETAS[best]})]
 
 
-def default_records(case: str, trials: Sequence[Trial], settings: Settings, **options: Any) -> list[Record]:
+def default_records(case: str, trials: Sequence[Trial], settings: Settings) -> list[Record]:
     """The row beside the paper's: `GBPLNet()` on all observed rows, its rule judged as the others are."""
-    policies = fit_many([settings.default(t.number, **options) for t in trials], [t.data() for t in trials])
+    policies = fit_many([settings.default(t.number) for t in trials], [t.data() for t in trials])
     return [
         Record(case, *DEFAULT, trial.number, judged(trial, rule(policy.predict_proba(trial.test.x))))
         for trial, policy in zip(trials, policies, strict=True)

@@ -61,7 +61,7 @@ class Records:
 
     def write(self, path: Path) -> None:
         """One tidy file: the keys, then every number there is."""
-        _write(path, self.lines)
+        write_block(path, self.lines)
 
     @classmethod
     def read(cls, path: Path) -> Records:
@@ -72,7 +72,8 @@ def _columns(lines: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(name for line in lines for name in line.values))
 
 
-def _write(path: Path, lines: Sequence[Record]) -> None:
+def write_block(path: Path, lines: Sequence[Record]) -> None:
+    """Keep a block, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = _columns(lines)
     unfinished = path.with_name(path.name + ".part")
@@ -92,11 +93,6 @@ def _read(path: Path) -> Iterator[Record]:
         for line in csv.DictReader(file):
             values = {name: float(text) for name, text in line.items() if name not in KEYS and text != ""}
             yield Record(line["case"], line["method"], line["zeta"], int(line["trial"]), values)
-
-
-def write_block(path: Path, lines: Sequence[Record]) -> None:
-    """Keep a block, whole or not at all."""
-    _write(path, lines)
 
 
 def read_blocks(paths: Iterable[Path]) -> Records:

@@ -173,7 +173,7 @@ def _intervals(table: str, start: int, *, decisions: bool) -> Callable[..., Line
     def run(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
         if part == PAPER_PART:
             return posterior_records(table, numbers, start, settings, decisions=decisions)
-        lines: dict[str, list[Record]] = {table: default_intervals(table, numbers, start, settings)}
+        lines: dict[str, list[Record]] = {table: default_intervals(numbers, start, settings)}
         return lines | (default_decisions(numbers, start, settings) if decisions else {})
 
     return run
