@@ -173,6 +173,13 @@ def test_a_folder_holds_one_run(tmp_path: Path) -> None:
     assert (tmp_path / "b" / "thesis.tex").exists()
 
 
+def test_matplotlib_is_asked_for_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"pip install 'gbpl\[plot\]'"):
+        reproduce(Run(("synthetic-K",), quick=True, device="cpu"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_ray_is_asked_for_when_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ValueError, match=r"pip install 'gbpl\[ray\]'"):

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,8 @@ def reproduce(
 
     `told(done, total, what)` hears of progress in units of work, `say` of what users should know.
     """
+    if find_spec("matplotlib") is None:  # said before the work, not after it
+        raise ValueError("the figures need matplotlib, which is not installed: pip install 'gbpl[plot]'")
     _check_folder(folder, run)
     blocks = _with_data(run, say)
     waiting = [block for block in blocks if not all(path.exists() for path in block.paths(folder).values())]
