@@ -175,7 +175,7 @@ def _initial_state(
         params=params,
         optimizer=jax.vmap(config.optimizer().init)(params),
         best=params,
-        best_loss=jnp.full(slots, jnp.inf),
+        best_loss=jnp.full(slots, jnp.inf, jnp.float32),
         best_epoch=jnp.zeros(slots, jnp.int32),
         epoch=jnp.zeros(slots, jnp.int32),
         stopped=~occupied,
@@ -377,13 +377,14 @@ class _Group:
     def _fresh(self, seated: list[int]) -> _State:
         seeds = np.array([self.members[max(number, 0)].seed % 2**32 for number in seated], np.uint32)
         occupied = np.array([number != EMPTY for number in seated])
-        return _initial_state(
+        fresh = _initial_state(
             *self._put((seeds, occupied)),
             model=self.model,
             config=self.config,
             n_features=self.data[0].shape[1],
             n_raw=self.objective.n_raw,
         )
+        return self._put(fresh)  # zeros come out on every device: as they are, the first block is compiled apart
 
     def _draw(self, seated: list[int], places: Sequence[int], drawn: tuple[np.ndarray, np.ndarray]) -> None:
         """Draw the next epochs' batches of the members in some places."""

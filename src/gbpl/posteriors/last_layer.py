@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import AbstractContextManager
+from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
 from gbpl.posteriors.gauss_newton import curvature_root
@@ -30,6 +31,7 @@ __all__ = ["Exact", "LastLayer"]
 
 BLOCK = 8_192
 NOISE_ROWS = 1_024  # rows of noise made at a time
+KEPT_NOISE = 2_000  # numbers a row up to which blocks of noise are kept: 8 MB a block
 FLOAT64_ROWS = 100_000  # beyond, Gram matrices of a block are float32 products, added up in float64
 
 
@@ -59,9 +61,15 @@ def _curvature(
     return jnp.einsum("nsk,nsl,n->nkl", root, root, weight)
 
 
-def few_threads(order: int) -> threadpool_limits:
+@cache
+def _blas() -> ThreadpoolController:
+    """Made once: finding the libraries reads through all that the process has loaded."""
+    return ThreadpoolController()
+
+
+def few_threads(order: int) -> AbstractContextManager[Any]:
     """One BLAS thread for a small matrix: on busy cores the others cost more, waiting, than they do."""
-    return threadpool_limits(1 if order <= 2_000 else None, user_api="blas")
+    return _blas().limit(limits=1 if order <= 2_000 else None, user_api="blas")
 
 
 def require_last_layer(model: ScoreModel, method: str) -> None:
@@ -89,12 +97,17 @@ def _row_noise(
     rows: Int[np.ndarray, " row"], scores: int, draws: int, seed: int
 ) -> Float[np.ndarray, "row score draw"]:
     """Standard normals of the given rows (sorted), the same for whoever asks for a row."""
+    made = _noise_block if scores * draws <= KEPT_NOISE else _noise_block.__wrapped__
     parts = []
     for block in np.unique(rows // NOISE_ROWS):
         inside = rows[rows // NOISE_ROWS == block] - block * NOISE_ROWS
-        rng = np.random.default_rng([seed, int(block)])
-        parts.append(rng.standard_normal((NOISE_ROWS, scores, draws), np.float32)[inside])
+        parts.append(made(seed, int(block), scores, draws)[inside])
     return np.concatenate(parts)
+
+
+@lru_cache(maxsize=16)  # the members of a committee ask for the same rows, one after the other
+def _noise_block(seed: int, block: int, scores: int, draws: int) -> Float[np.ndarray, "row score draw"]:
+    return np.random.default_rng([seed, block]).standard_normal((NOISE_ROWS, scores, draws), np.float32)
 
 
 class _LinearGaussian(MemberPosterior):
@@ -189,7 +202,7 @@ def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
 
     total = np.zeros((size, count, size, count))
     starts = range(0, len(problem), BLOCK)
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with few_threads(1), ThreadPoolExecutor(os.cpu_count()) as pool:
         for part in pool.map(block, starts):
             total += part
     for k in range(count):
