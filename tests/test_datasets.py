@@ -29,6 +29,13 @@ from gbpl.datasets import (
     MultiActionDesign,
     OneDimensionalDesign,
     SemiSyntheticDesign,
+    binary,
+    email_campaign,
+    loading,
+    logged_design,
+    multi_action,
+    one_dimensional,
+    semi_synthetic,
 )
 from gbpl.truth import expected_max, normal_rule, piecewise_rule, positive_part
 
@@ -779,7 +786,8 @@ def test_a_wrong_value_is_named_with_its_rule_and_a_remedy(kind: Any, given: dic
 
 
 def test_the_examples_run() -> None:
-    for module, least in ((gbpl.datasets, 9), (gbpl.truth, 2)):
+    parts = (binary, email_campaign, logged_design, multi_action, one_dimensional, semi_synthetic)
+    for module, least in (*((part, 1) for part in parts), (loading, 2), (gbpl.truth, 2)):
         done = doctest.testmod(module)
         assert done.attempted >= least
         assert done.failed == 0

@@ -16,6 +16,19 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "gbpl"
 # From low to high. A module imports from lower layers, or from its own without a cycle. A package has one place.
 LAYERS = (
     (
+        "version",
+        "files",
+        "arrow_arrays",
+        "frames",
+        "columns",
+        "features",
+        "encoding",
+        "table_formats",
+        "delimited",
+        "tables",
+        "table_writer",
+        "report",
+        "gain",
         "surrogates",
         "losses",
         "models",
@@ -34,16 +47,27 @@ LAYERS = (
     ("fit", "evaluate"),
     ("zeta", "nuisance", "offpolicy", "eta", "posteriors", "path"),
     ("decisions", "bounds"),
-    ("posterior", "certificate", "policy"),
+    ("networks",),
+    ("saved", "stored"),
+    ("persistence", "onnx"),
+    ("posterior", "certificate", "policy", "roles", "labels", "table_data", "stream", "describe", "imitation", "notes"),
+    ("freeze",),
     ("estimator", "baselines"),
-    ("persistence", "plots", "report", "truth", "datasets", "openml", "coverage", "cli", "__main__"),
+    ("terms", "worth"),
+    ("summary", "judge"),
+    ("study",),
+    ("plots", "truth", "datasets", "openml", "coverage"),
+    ("cli", "__main__"),
     ("paper",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 UPWARD = {("cli", "paper")}  # a command may run the paper's studies, from inside a function
 FROM_ROOT = {"cli", "__main__", "paper"}  # may use the public names as users do
 
-OPTIONAL = {"torch", "pandas", "polars", "matplotlib", "typer", "rich", "jaxtyping", "equinox", "flax"}
+OPTIONAL = {
+    "torch", "pandas", "polars", "matplotlib", "typer", "rich", "jaxtyping", "equinox", "flax", "pyarrow", "jinja2",
+    "causaldata", "linearmodels", "onnx",
+}  # fmt: skip
 OPTIONAL_AT_TOP = {"cli": {"typer", "rich"}, "plots": {"matplotlib"}}
 
 
@@ -99,10 +123,14 @@ def read_package(folder: Path) -> dict[str, list[Import]]:
         parts = path.relative_to(folder).with_suffix("").parts
         is_package = parts[-1] == "__init__"
         paths[".".join(["gbpl", *(parts[:-1] if is_package else parts)])] = (path, is_package)
-    return {
+    found = {
         name: imports_of(name, is_package, path.read_text(encoding="utf-8"), set(paths))
         for name, (path, is_package) in paths.items()
     }
+    stub = folder / "__init__.pyi"  # the public names, which __init__.py imports where they are used
+    if stub.exists():
+        found["gbpl"] += imports_of("gbpl", True, stub.read_text(encoding="utf-8"), set(paths))
+    return found
 
 
 def part(module: str) -> str:
@@ -154,7 +182,7 @@ def eager_optional_imports(package: Mapping[str, list[Import]]) -> list[str]:
 
 
 def loaded_by_import(package: Mapping[str, list[Import]]) -> set[str]:
-    """The modules of gbpl that `import gbpl` runs; a module brings its parent packages with it."""
+    """The modules of gbpl that its public names run; a module brings its parent packages with it."""
     loaded: set[str] = set()
     waiting = ["gbpl"]
     while waiting:

@@ -17,18 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.datasets import fetch_openml
 
+from gbpl.datasets.files import DATA_DIR_VARIABLE, DataUnavailableError, data_folder
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jaxtyping import Float
 
 __all__ = ["DATA_DIR_VARIABLE", "REGRESSION_SETS", "DataUnavailableError", "RegressionTable", "load_regression"]
-
-DATA_DIR_VARIABLE = "GBPL_DATA_DIR"
-
-
-class DataUnavailableError(OSError):
-    """A set is neither where it was looked for nor to be had from OpenML; the message says what to do."""
 
 
 class RegressionTable(NamedTuple):
@@ -87,8 +83,8 @@ def load_regression(name: str, *, data_dir: str | os.PathLike[str] | None = None
     if name not in SETS:
         raise ValueError(f"name must be one of {', '.join(SETS)}, got {name!r}; try 'yacht'")
     wanted = SETS[name]
-    folder = data_dir if data_dir is not None else os.environ.get(DATA_DIR_VARIABLE) or None
-    source = f"OpenML's data set {wanted.data_id}" if folder is None else str(Path(folder).expanduser() / f"{name}.csv")
+    folder = data_folder(data_dir)
+    source = f"OpenML's data set {wanted.data_id}" if folder is None else str(folder / f"{name}.csv")
     table = _from_openml(name) if folder is None else _from_csv(name, Path(source))
     if len(table) != wanted.rows:
         raise ValueError(f"{source} has {len(table)} rows, {name} has {wanted.rows}; {_remedy(name)}")
