@@ -1,0 +1,23 @@
+"""One page that says what a study found: `render` turns a summary into a self-contained HTML document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["render"]
+
+
+def render(summary: Mapping[str, Any]) -> str:
+    """The report of a summary (`gbpl.summary`) as one HTML document that loads nothing from anywhere.
+
+    The same summary gives the same bytes. Names in the summary are taken as text, whatever they hold. Write the
+    document as UTF-8: `path.write_text(render(summary), encoding="utf-8")`.
+    """
+    try:
+        import jinja2  # noqa: F401 - asked for here, so that its absence is told in our words
+    except ImportError as error:
+        raise ImportError("the report needs jinja2; install it with: pip install 'gbpl[cli]'") from error
+    from gbpl.report.page import document
+
+    return document(summary)

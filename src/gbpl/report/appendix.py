@@ -1,0 +1,226 @@
+"""What the sections for the analyst show: overlap, zeta path, calibration, certificate, record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gbpl.report import bars, points, words
+from gbpl.report.cells import Cell
+from gbpl.report.markup import Sentence
+from gbpl.report.numbers import count, number, percent, reach
+from gbpl.report.reading import LEVEL, Study
+from gbpl.report.sections import SHOWN
+
+__all__ = ["calibration", "certificate", "overlap", "record", "zeta"]
+
+FEEDBACK = {
+    "logged": "logged: one action and one outcome a row",
+    "full": "full: the outcome of every action is known",
+}
+
+
+def overlap(study: Study) -> dict[str, Any] | None:
+    found = study.summary.get("overlap")
+    if not found:
+        return None
+    edges, histogram = found.get("histogram_edges"), found.get("histogram") or []
+    names = [str(name) for name in found.get("actions") or study.names]
+    charts = []
+    for a, (name, sides) in enumerate(zip(names, histogram, strict=False)):
+        if edges and sides:
+            charts.append((name, bars.propensity_chart(edges, sides, found.get("clip"), study.slots.style(a), name)))
+    return {
+        "says": words.propensity_words(found),
+        "reasons": found.get("reasons") or [],
+        "rows": [_overlap_row(found, a, name) for a, name in enumerate(names)],
+        "shown": charts[:SHOWN],
+        "folded": charts[SHOWN:],
+        "log": bool(edges) and edges[0] > 0.0,
+        "clip": number(found.get("clip")),
+        "facts": _overlap_facts(found),
+        "by_clip": [
+            [
+                Cell(number(row.get("clip")), row.get("clip")),
+                Cell(number(row.get("welfare"), study.places), row.get("welfare")),
+                Cell(number(row.get("se"), study.places), row.get("se")),
+                Cell(percent(row.get("clipped_fraction")), row.get("clipped_fraction")),
+                Cell(count(row.get("effective_size")), row.get("effective_size")),
+            ]
+            for row in found.get("welfare_by_clip") or []
+        ],
+    }
+
+
+def _overlap_row(found: dict[str, Any], a: int, name: str) -> list[Cell]:
+    def entry(key: str) -> float | None:
+        values: Sequence[float | None] = found.get(key) or []
+        return values[a] if a < len(values) else None
+
+    return [
+        Cell(name, name, name=True),
+        Cell(count(entry("counts")), entry("counts")),
+        Cell(count(entry("effective_size_by_action")), entry("effective_size_by_action")),
+        Cell(number(entry("smallest_propensity")), entry("smallest_propensity")),
+        Cell(percent(entry("outside_by_action")), entry("outside_by_action")),
+    ]
+
+
+def _overlap_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [
+        ("Rows with a clipped propensity", percent(found.get("clipped_fraction"))),
+        ("Rows outside common support", percent(found.get("outside_support"))),
+        ("Rows after weighting (effective size)", count(found.get("effective_size"))),
+        ("Largest difference between two actions' scores in a row", number(found.get("largest"))),
+        ("99 of 100 rows have at most", number(found.get("quantile_99"))),
+    ]
+
+
+def zeta(study: Study) -> dict[str, Any] | None:
+    path = study.summary.get("zeta_path")
+    if not path or not path.get("zeta") or any(path.get(key) is None for key in ("welfare", "welfare_se", "weight")):
+        return None
+    labels = {float(value): _two_digits(value) for value in path["zeta"]}
+    corrections = path.get("correction") or [1.0] * len(path["zeta"])
+    rows = [
+        [
+            Cell(labels[float(value)], value),
+            *([Cell(_correction(corrections[i]), corrections[i])] if len(set(corrections)) > 1 else []),
+            Cell(number(path["welfare"][i], study.places), path["welfare"][i]),
+            Cell(number(path["welfare_se"][i], study.places), path["welfare_se"][i]),
+            Cell(percent(path["weight"][i]), path["weight"][i]),
+        ]
+        for i, value in enumerate(path["zeta"])
+    ]
+    return {
+        "says": words.zeta_words(path, [labels[float(value)] for value in path["zeta"]]),
+        "chart": points.zeta_chart(path, LEVEL),
+        "weights": points.weights_chart(path, labels),
+        "series": [_correction(value) for value in sorted(set(corrections), reverse=True)]
+        if len(set(corrections)) > 1
+        else [],
+        "rows": rows,
+    }
+
+
+def _two_digits(value: float) -> str:
+    """Short enough for the axis of a phone; what a zeta is to the third digit matters to nobody."""
+    return number(float(f"{value:.1e}"))
+
+
+def _correction(share: float | None) -> str:
+    if share in (0.0, 1.0):
+        return "doubly robust" if share else "outcome model alone"
+    return f"correction {number(share)}"
+
+
+def calibration(study: Study) -> dict[str, Any] | None:
+    found = study.summary.get("calibration")
+    if not found:
+        return None
+    groups = [
+        group for group in found.get("groups") or []
+        if all(group.get(key) is not None for key in ("expected", "estimate", "se"))
+    ]  # fmt: skip
+    inside = sum(abs(group["expected"] - group["estimate"]) <= reach(LEVEL) * group["se"] for group in groups)
+    values = {"inside": count(inside), "groups": count(len(groups)), "level": percent(LEVEL)}
+    coverage = found.get("coverage")
+    return {
+        "says": Sentence(words.PATTERNS["groups"], values) if groups else None,
+        "chart": points.groups_chart(groups, LEVEL) if groups else None,
+        "rows": [
+            [
+                Cell(number(group["expected"], study.places), group["expected"]),
+                Cell(number(group["estimate"], study.places), group["estimate"]),
+                Cell(number(group["se"], study.places), group["se"]),
+                Cell(count(group.get("rows")), group.get("rows")),
+            ]
+            for group in groups
+        ],
+        "groups": groups,
+        "eta": words.calibration_words(found, number(found.get("eta"))),
+        "coverage": points.coverage_chart(coverage, found.get("eta")) if coverage else None,
+        "wanted": percent((coverage or {}).get("level")),
+    }
+
+
+def certificate(study: Study) -> dict[str, Any] | None:
+    found = study.summary.get("certificate")
+    if not found or found.get("lower") is None:
+        return None
+    places, failure = study.places, found.get("failure_probability")
+    lower, single = found["lower"], found.get("best_action_lower")
+    values = {
+        "sure": percent(None if failure is None else 1.0 - failure),
+        "lower": number(lower, places),
+        "best": study.called(found.get("best_action")),
+        "single": number(single, places),
+    }
+    pattern = (
+        "With a probability of at least {sure}, policies drawn from the posterior are worth {lower:b} a row or more."
+    )
+    if found.get("certified") is False:
+        pattern = "As a guide only, not certified: " + pattern[0].lower() + pattern[1:]
+    if single is not None:
+        pattern += (
+            " That is more than can be certified of giving everybody {best:name} ({single:b})." if lower > single
+            else " Of giving everybody {best:name}, {single:b} can be certified, so this bound does not show that the "
+            "policy is better."
+        )  # fmt: skip
+    facts = [
+        ("Worth at least", values["lower"]),
+        ("Estimate on the same rows", number(found.get("estimate"), places)),
+        (f"Everybody gets {values['best']}: worth at least", values["single"]),
+        ("Probability that the bound holds, at least", values["sure"]),
+    ]
+    return {
+        "says": Sentence(pattern, values),
+        "facts": facts,
+        "caveats": found.get("caveats") or [],
+        "text": found.get("text"),
+    }
+
+
+def record(study: Study) -> dict[str, Any]:
+    """For the record: data, actions, settings, versions."""
+    data, seconds = study.data, study.summary.get("seconds")
+    logged = any(action.get("logged_rows") is not None for action in study.actions)
+    facts = [
+        ("Source", data.get("source")),
+        ("Rows used", count(data.get("rows"))),
+        ("Rows left out", count(data.get("dropped"))),
+        ("Feedback", FEEDBACK.get(str(data.get("feedback")))),
+        ("Outcome", data.get("outcome") or ", ".join(map(str, data.get("outcomes") or [])) or None),
+        ("Action", data.get("action")),
+        ("Features", ", ".join(map(str, data.get("features") or [])) or None),
+        ("Controls (not used to decide)", ", ".join(map(str, data.get("controls") or [])) or None),
+        ("Propensity", data.get("propensity")),
+        ("Weight", data.get("weight")),
+        ("Group", data.get("group")),
+        ("Fitted on", study.summary.get("created")),
+        ("Seconds of the fit", None if seconds is None else number(seconds)),
+    ]  # fmt: skip
+    return {
+        "facts": [(name, str(value)) for name, value in facts if value is not None],
+        "notes": [str(note) for note in data.get("notes") or []],
+        "actions": [_action_row(action, logged) for action in study.actions],
+        "logged": logged,
+        "settings": [(str(k), _plain(v)) for k, v in (study.summary.get("settings") or {}).items()],
+        "versions": [(str(k), _plain(v)) for k, v in (study.summary.get("versions") or {}).items()],
+    }
+
+
+def _plain(value: Any) -> str:
+    return number(value) if isinstance(value, float) else "none" if value is None else str(value)
+
+
+def _action_row(action: dict[str, Any], logged: bool) -> list[Cell]:
+    capacity = action.get("capacity")
+    held = "no limit" if capacity is None else percent(capacity)
+    return [
+        Cell(str(action.get("label")), str(action.get("label")), name=True),
+        Cell(number(action.get("cost")), action.get("cost")),
+        Cell(held, capacity),
+        Cell(percent(action.get("share")), action.get("share")),
+        *([Cell(count(action.get("logged_rows")), action.get("logged_rows"))] if logged else []),
+    ]

@@ -1,0 +1,26 @@
+"""Cells of tables, and the ends of intervals as they are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gbpl.report.numbers import UNKNOWN, number, percent
+from gbpl.report.reading import LEVEL
+
+__all__ = ["Cell", "span"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table's cell: what is read, what it is sorted by, and whether it is a name of the user's."""
+
+    text: str
+    value: float | str | None = None
+    name: bool = False
+
+
+def span(ends: tuple[float, float] | None, places: int | None) -> dict[str, str]:
+    """Values for the places {low}, {high} and {level} of a sentence, and both ends as {span}."""
+    low, high = (None, None) if ends is None else ends
+    written = {"low": number(low, places), "high": number(high, places), "level": percent(LEVEL)}
+    return written | {"span": UNKNOWN if ends is None else f"{written['low']} to {written['high']}"}

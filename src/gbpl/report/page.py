@@ -1,0 +1,148 @@
+"""The document: sections put into the template, style and script into the page, and a policy that allows no more."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from gbpl.report import appendix, sections
+from gbpl.report.bars import definitions, swatch
+from gbpl.report.numbers import count, percent
+from gbpl.report.reading import LEVEL, Study, read
+from gbpl.report.words import PATTERNS, VERDICTS
+
+if TYPE_CHECKING:
+    import jinja2
+
+__all__ = ["document"]
+
+SCRIPTS = ("numbers.js", "charts.js", "tables.js", "controls.js")
+SECTIONS: tuple[Callable[[Study], Any], ...] = (
+    sections.decision, sections.welfare, sections.alternatives, sections.who, sections.disagreement,
+    appendix.overlap, appendix.zeta, appendix.calibration, appendix.certificate, appendix.record,
+)  # fmt: skip
+DIGITS = 10  # of the numbers that go to the script: more than any that are shown
+
+
+def document(summary: Mapping[str, Any]) -> str:
+    """One HTML document; see `gbpl.report.render`."""
+    study = read(summary)
+    views = {section.__name__: section(study) for section in SECTIONS}
+    script = _script()
+    return _template().render(
+        **views,
+        study=study,
+        summary=study.summary,
+        level=LEVEL,
+        definitions=definitions(),
+        legend=[(swatch(style), label) for style, label in zip(study.slots.styles, study.slots.labels, strict=True)],
+        costs=_adjustable_costs(study),
+        style=_Verbatim(_file("style.css")),
+        script=_Verbatim(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
+        figures=_Verbatim(_json(_figures(study, views))),
+    )
+
+
+@cache
+def _template() -> jinja2.Template:
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters |= {"count": count, "percent": percent, "plain": _plain}
+    return environment.from_string(_file("page.html.jinja"))
+
+
+class _Verbatim:
+    """Our own style and script, and JSON without signs that mean anything in HTML: written as they are."""
+
+    def __init__(self, content: str) -> None:
+        self.content = content
+
+    def __html__(self) -> str:
+        return self.content
+
+
+def _file(name: str) -> str:
+    return files("gbpl.report").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
+
+
+def _script() -> str:
+    body = "\n".join(_file(name) for name in SCRIPTS)
+    return f'\n(() => {{\n"use strict";\n{body}}})();\n'
+
+
+def _adjustable_costs(study: Study) -> list[tuple[str, float]]:
+    """Label and cost of each action; none where the moments to recompute values with are missing."""
+    moments, count = study.summary.get("moments") or {}, len(study.actions)
+    size = 1 + 2 * count
+    complete = (
+        len(moments.get("mean") or []) == size
+        and [len(row) for row in moments.get("covariance") or []] == [size] * size
+    )
+    if not complete or study.welfare.get("estimate") is None or study.best is None:
+        return []
+    return [(name, float(action.get("cost") or 0.0)) for name, action in zip(study.names, study.actions, strict=True)]
+
+
+def _figures(study: Study, views: Mapping[str, Any]) -> dict[str, Any]:
+    """What the script needs to follow the controls."""
+    curve = None if views["welfare"] is None else views["welfare"]["curve"]
+    deferral = views["disagreement"]
+    costs = _adjustable_costs(study)
+    return {
+        "level": LEVEL,
+        "places": study.places,
+        "rows": study.data.get("rows"),
+        "labels": study.names,
+        "names": {"outcome": study.outcome, "default": study.default},
+        "net": bool(study.welfare.get("net_of_cost")),
+        "only": study.only,
+        "costs": [cost for _, cost in costs],
+        "estimate": study.welfare.get("estimate"),
+        "quantiles": study.welfare.get("quantiles"),
+        "spread": study.welfare.get("spread"),
+        "curve": None if curve is None else {"x": curve.x, "height": curve.height},
+        "alternatives": [
+            {key: item.get(key) for key in ("action", "value", "gain", "chance")}
+            | {"quantiles": item.get("gain_quantiles")}
+            for item in study.alternatives
+        ],
+        "best": study.best,
+        "moments": study.summary.get("moments") if costs else None,
+        "deferral": None if deferral is None else {"level": deferral["level"], "curve": deferral["curve"]},
+        "groups": [] if views["calibration"] is None else views["calibration"]["groups"],
+        "patterns": PATTERNS,
+        "verdicts": VERDICTS,
+    }
+
+
+def _plain(value: float) -> str:
+    """A number as an input element takes it."""
+    return f"{value:.{DIGITS}g}"
+
+
+def _json(value: Any) -> str:
+    """JSON that can stand inside a script element."""
+    text = json.dumps(_rounded(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(item) for item in value]
+    return value

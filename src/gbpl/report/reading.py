@@ -1,0 +1,134 @@
+"""A summary as the report reads it: cleaned, checked, and with the figures that the first paragraph needs."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gbpl.report.bars import Slots
+from gbpl.report.numbers import decimal_places, interval
+from gbpl.report.svg import shorten
+
+__all__ = ["FORMAT", "LEVEL", "Study", "read"]
+
+FORMAT = 1
+LEVEL = 0.95
+LONGEST_NAME = 60  # letters of a name in a sentence; tables have all of it
+PARTS = (
+    "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
+    "disagreement", "review", "overlap", "zeta_path", "calibration", "certificate", "settings", "versions", "seconds",
+)  # fmt: skip
+DATA = (
+    "source", "rows", "dropped", "feedback", "outcome", "action", "outcomes", "features", "controls", "propensity",
+    "weight", "group", "notes",
+)  # fmt: skip
+# Control characters have no place in a page, and lone surrogates none in a file; both come with odd file names.
+NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Parts of a summary, {} or [] where there is nothing; `places` are the decimals of values in outcome units."""
+
+    summary: dict[str, Any]
+    data: dict[str, Any]
+    actions: list[dict[str, Any]]
+    welfare: dict[str, Any]
+    alternatives: list[dict[str, Any]]
+    slots: Slots
+    places: int | None
+    outcome: str
+    default: str
+    names: list[str]
+
+    @property
+    def best(self) -> int | None:
+        """Place of the best single action among the alternatives: as marked, or by value."""
+        single = [i for i, item in enumerate(self.alternatives) if item.get("action") is not None]
+        marked = [i for i in single if self.alternatives[i].get("best")]
+        known = [i for i in single if self.alternatives[i].get("value") is not None]
+        return marked[0] if marked else max(known, key=lambda i: self.alternatives[i]["value"], default=None)
+
+    @property
+    def only(self) -> int | None:
+        """Column of the action that everybody gets, where there is such a one."""
+        return next((a for a, action in enumerate(self.actions) if action.get("share") == 1.0), None)
+
+    def called(self, label: Any) -> str:
+        """The name in sentences of an action by its label."""
+        labels = [str(action.get("label")) for action in self.actions]
+        return self.names[labels.index(str(label))] if str(label) in labels else shorten(str(label), LONGEST_NAME)
+
+    def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
+        return interval(self.welfare.get("quantiles"), level)
+
+    def gain_interval(self, place: int, level: float = LEVEL) -> tuple[float, float] | None:
+        return interval(self.alternatives[place].get("gain_quantiles"), level)
+
+    def name(self, action: Any) -> str:
+        return self.names[action] if isinstance(action, int) and 0 <= action < len(self.actions) else "unknown"
+
+
+def read(summary: Mapping[str, Any]) -> Study:
+    """Check the format and gather the parts; nothing of the caller's is changed."""
+    if not isinstance(summary, Mapping):
+        raise TypeError(f"summary must be a mapping, got {type(summary).__name__}; give what the study wrote")
+    if summary.get("format") != FORMAT:
+        raise ValueError(
+            f"the summary's format must be {FORMAT}, got {summary.get('format')!r}; "
+            "render it with the version of gbpl that wrote it"
+        )
+    plain = dict.fromkeys(PARTS) | _clean(summary)
+    data = dict.fromkeys(DATA) | (plain["data"] or {})
+    actions, welfare = plain["actions"] or [], plain["welfare"] or {}
+    alternatives = plain["alternatives"] or []
+    place = plain["default"]
+    names = [_name(action.get("label"), data["action"]) for action in actions]
+    default = names[place] if isinstance(place, int) and 0 <= place < len(names) else "the default action"
+    return Study(
+        summary=plain,
+        data=data,
+        actions=actions,
+        welfare=welfare,
+        alternatives=alternatives,
+        slots=Slots.of(actions, names),
+        places=_places(welfare, alternatives),
+        outcome=shorten(str(data["outcome"] or "the outcome"), LONGEST_NAME),
+        default=default,
+        names=names,
+    )
+
+
+def _name(label: Any, column: Any) -> str:
+    """An action as sentences call it: short, and a bare number or truth value, which would be lost there, explained."""
+    text = shorten(str(label), LONGEST_NAME)
+    bare = re.fullmatch(r"[-+]?[\d.,]+|true|false|yes|no|y|n", text.strip(), re.IGNORECASE)
+    if not bare:
+        return text
+    return f"\u201c{text}\u201d" if column is None else f"{shorten(str(column), LONGEST_NAME)} = {text}"
+
+
+def _places(welfare: Mapping[str, Any], alternatives: list[dict[str, Any]]) -> int | None:
+    """Decimals by the smallest error that is read closely: the policy's and that of its gain over the best action."""
+    found = [decimal_places(welfare.get("se"))]
+    found += [decimal_places(item.get("gain_se")) for item in alternatives if item.get("best")]
+    known = [places for places in found if places is not None]
+    if not known:
+        return None
+    return min(max(known), known[0] + 1)
+
+
+def _clean(value: Any) -> Any:
+    """Plain values, None for what is not a number, and text that a page can hold."""
+    if isinstance(value, Mapping):
+        return {_clean(str(key)): _clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item) for item in value]
+    if isinstance(value, str):
+        return NOT_TEXT.sub("\ufffd", value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value

@@ -1,0 +1,171 @@
+"""The sentences of the report; those that follow the controls go to the page as patterns, so each is written once.
+
+A chance is put in words by `VERDICTS`: what is at least 0.975 sure is called clear, at least 0.9 likely, and the rest
+is not settled, or the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gbpl.report.markup import Sentence
+from gbpl.report.numbers import count, of_rows, percent
+from gbpl.report.svg import shorten
+
+__all__ = [
+    "PATTERNS", "VERDICTS", "calibration_words", "given", "important", "limited", "listed", "propensity_words",
+    "tree_words", "verdict", "zeta_words",
+]  # fmt: skip
+
+VERDICTS = (  # from this chance on: key of the pattern, words of the badge
+    (0.975, "clear", "Clear"),
+    (0.9, "likely", "Likely"),
+    (0.1, "unsettled", "Not settled"),
+    (0.0, "unlikely", "Probably not"),
+)
+LEAST = 0.005  # importance of a feature worth naming
+_BETTER = "{level} interval {low} to {high}; chance that it is better: {chance:b}"
+PATTERNS = {
+    "worth": "Under it, the mean of {outcome:name} is {value:b} a row ({level} interval {low} to {high}).",
+    "worth_net": "Under it, the mean of {outcome:name} less costs is {value:b} a row "
+    "({level} interval {low} to {high}).",
+    "worth_unknown": "What the policy is worth is not known.",
+    "clear": "The policy clearly beats giving everybody {best:name}",
+    "likely": "The policy probably beats giving everybody {best:name}, with some doubt left",
+    "unsettled": "The data do not tell whether the policy beats giving everybody {best:name}",
+    "unlikely": "The policy is probably no better than giving everybody {best:name}",
+    "same": "This is the same as giving everybody {best:name}",
+    "unknown": "What the policy gains over the best single action is not known",
+    "clear_gain": f": it gains {{gain:b}} a row ({_BETTER}).",
+    "likely_gain": f": it gains {{gain:b}} a row ({_BETTER}).",
+    "unsettled_gain": f": the estimated gain is {{gain:b}} a row ({_BETTER}).",
+    "unlikely_gain": f": the estimated gain is {{gain:b}} a row ({_BETTER}).",
+    "same_gain": ", so there is nothing to gain over it.",
+    "unknown_gain": ".",
+    "review": "{count:b} of {rows} rows ({share}) are close calls, with a disagreement above {threshold}: "
+    "have a person look at them.",
+    "review_none": "No row has a disagreement above {threshold}: there are no close calls to look at.",
+    "welfare": "The policy is worth {value:b} a row; the {level} interval runs from {low:b} to {high:b}.",
+    "alternatives": "The best single action is {best:name}, worth {best_value:b} a row if everybody gets it. "
+    "The policy is worth {value:b}: a gain of {gain:b} ({level} interval {low} to {high}).",
+    "alternatives_unknown": "The alternatives cannot be compared: their values are not known.",
+    "defer": "At a disagreement above {threshold:b}, {count:b} rows ({share}) go to a person. If all of these got "
+    "{default:name} instead, the policy would be worth {welfare:b} a row ({level} interval {low} to {high}).",
+    "groups": "In {inside:b} of {groups:b} groups, the {level} interval of what was gained holds what was expected.",
+    "density_label": "Curve of plausible values of what the policy is worth: estimate {value}, {level} interval "
+    "{low} to {high}.",
+    "forest_label": "What the policy gains over each alternative, with {level} intervals, around a line at zero. "
+    "The table after it has the numbers.",
+    "spoken": "{level} intervals. Worth {value}, {low} to {high}. Gain over {best:name} {gain}, {gain_low} to "
+    "{gain_high}, chance {chance}.",
+    "changed": "These are not the costs of the fit. The policy is the same and decides as before; what it and each "
+    "single action are worth is recomputed. Other sections keep the costs of the fit.",
+    "changed_cost": " {action:name} costs {cost:b} instead of {before}.",
+    "changed_logged": " What was done in the log cannot be recomputed and is left out.",
+}
+
+
+def verdict(chance: float | None) -> tuple[str, str]:
+    """Key of the pattern for a chance, and the words of its badge."""
+    if chance is None:
+        return "unknown", "Not known"
+    return next((key, badge) for least, key, badge in VERDICTS if chance >= least)
+
+
+def listed(parts: Sequence[str], last: str = " and ") -> str:
+    return last.join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def given(actions: Sequence[dict[str, Any]], names: Sequence[str], most: int = 4) -> Sentence:
+    """Who gets what: the actions by share, the rarest together."""
+    shares = list(zip((action.get("share") for action in actions), names, strict=True))
+    ranked = sorted(((share, label) for share, label in shares if share), key=lambda pair: -float(pair[0]))
+    if not ranked or any(share is None for share, _ in shares):
+        return Sentence("Who gets what is not known.")
+    if len(ranked) == 1:
+        return Sentence("The policy gives everybody {a0:name}.", {"a0": ranked[0][1]})
+    shown = ranked if len(ranked) <= most else ranked[: most - 1]
+    words = [f"{{a{i}:name}} to {{s{i}:b}}" for i in range(len(shown))]
+    values = {f"a{i}": label for i, (_, label) in enumerate(shown)}
+    values |= {f"s{i}": of_rows(share).removesuffix(" rows" if i else "") for i, (share, _) in enumerate(shown)}
+    if len(shown) < len(ranked):
+        words.append("one of {others} other actions to the rest")
+        values["others"] = count(len(ranked) - len(shown))
+    return Sentence(f"The policy gives {listed(words)}.", values)
+
+
+def limited(actions: Sequence[dict[str, Any]], names: Sequence[str]) -> Sentence | None:
+    """Which actions only so many can get."""
+    limits = [(name, action["capacity"]) for name, action in zip(names, actions, strict=True) if action.get("capacity")]
+    if not limits:
+        return None
+    values = {f"a{i}": name for i, (name, _) in enumerate(limits)}
+    values |= {f"c{i}": percent(limit) for i, (_, limit) in enumerate(limits)}
+    words = [f"{{c{i}}} of the rows can get {{a{i}:name}}" for i in range(len(limits))]
+    return Sentence(f"At most {listed(words)}.", values)
+
+
+def important(who: Sequence[dict[str, Any]]) -> Sentence:
+    """Which features the decision turns on."""
+    names = [shorten(str(item.get("feature")), 60) for item in who if (item.get("importance") or 0.0) >= LEAST][:3]
+    if not names:
+        return Sentence("No feature stands out: who gets what hardly depends on any of them by itself.")
+    values = {f"f{i}": name for i, name in enumerate(names)}
+    return Sentence(
+        f"The decision turns most on {listed([f'{{f{i}:name}}' for i in range(len(names))], ', then ')}.", values
+    )
+
+
+def tree_words(tree: dict[str, Any] | None) -> Sentence:
+    """What the small tree is, and how far it can be trusted."""
+    if not tree or not tree.get("nodes"):
+        return Sentence("There is no small tree of this policy.")
+    fidelity = tree.get("fidelity")
+    if fidelity is None:
+        return Sentence("All rows get one action, so there is nothing for a tree to part.")
+    trust = (
+        "It can stand in for the policy in conversation." if fidelity >= 0.9
+        else "It is a sketch: use the policy itself to decide." if fidelity >= 0.7
+        else "It misses much of what the policy does: use the policy itself to decide."
+    )  # fmt: skip
+    return Sentence(f"This small tree decides as the policy does in {{rows:b}}. {trust}", {"rows": of_rows(fidelity)})
+
+
+def propensity_words(overlap: dict[str, Any]) -> Sentence:
+    """Whether the log can speak of every action."""
+    source = "estimated from the rows" if overlap.get("estimated") else "known"
+    if not overlap.get("reasons"):
+        return Sentence(f"No sign of weakness: every action was tried on all kinds of rows (propensities {source}).")
+    number = len(overlap["reasons"])
+    reasons = "this reason" if number == 1 else f"{number} reasons"
+    return Sentence(
+        f"The log says little about some actions or rows, for {reasons}; read all values here with care "
+        f"(propensities {source})."
+    )
+
+
+def zeta_words(path: dict[str, Any], shown: Sequence[str]) -> Sentence:
+    """Where on the path the policy sits, and whether that matters; `shown` are the zetas as they are labelled."""
+    welfare, error = path["welfare"], path["welfare_se"]
+    weights: dict[str, float] = {}
+    for name, weight in zip(shown, path["weight"], strict=True):
+        weights[name] = weights.get(name, 0.0) + (weight or 0.0)
+    main = max(weights, key=lambda name: weights[name])
+    known = [value for value in welfare if value is not None]
+    errors = [value for value in error if value is not None]
+    flat = bool(known) and bool(errors) and max(known) - min(known) <= 2.0 * max(errors)
+    rest = "the whole path is worth nearly the same" if flat else "parts of the path are worth clearly less"
+    return Sentence(
+        f"The policy leans most on zeta {{zeta:b}} ({{weight}} of the weight); {rest}.",
+        {"zeta": main, "weight": percent(weights[main])},
+    )
+
+
+def calibration_words(calibration: dict[str, Any], eta: str) -> Sentence:
+    note = str(calibration.get("eta_note") or "")
+    if calibration.get("eta") is None:
+        pattern = "The loss scale eta, which sets the spread of the posterior, was not calibrated"
+        return Sentence(f"{pattern}: {{note:name}}." if note else f"{pattern}.", {"note": note})
+    told = note if note.startswith("eta ") else f"eta {eta}, {note}" if note else f"eta {eta}"
+    return Sentence("The spread of the posterior is set by the loss scale: {told:name}.", {"told": told})
