@@ -20,6 +20,7 @@ from sklearn.linear_model import Ridge
 
 import gbpl.eta
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, welfare
+from gbpl.estimator import CALIBRATIONS
 from gbpl.eta import EtaChoice, Refits, _deal, _within, information_matching, refit, refit_matching, safe_bayes
 from gbpl.posteriors import PosteriorError
 
@@ -571,21 +572,21 @@ def test_bad_grids_are_refused(grid):
 def test_an_automatic_eta_is_calibrated_once(monkeypatch):
     policy = fitted("softmax")
     policy._training.choice.clear()
+    policy._training.posterior.clear()
     asked = []
-    real = GBPLNet.calibrate_eta
-    monkeypatch.setattr(
-        GBPLNet, "calibrate_eta", lambda self, *given, **options: asked.append(given) or real(self, *given, **options)
+    monkeypatch.setitem(
+        CALIBRATIONS, "information_matching", lambda fit, **options: asked.append(options) or information_matching(fit)
     )
     scale = policy.outcome_scale_
     given = policy.posterior(eta=2.0)
     assert not asked
     assert [part.problem.eta for part in given.parts] == pytest.approx([2.0 * scale] * 2)
     first, second = policy.posterior(), policy.posterior()
-    assert asked == [()]
+    assert asked == [{}]
     expected = information_matching(policy._training.fit).eta * scale
     for posterior in (first, second, policy.posterior("laplace", structure="diag")):
         assert [part.problem.eta for part in posterior.parts] == pytest.approx([expected] * 2)
-    assert asked == [()]
+    assert asked == [{}]
     assert policy.eta_ == pytest.approx(1 / scale)  # of the fit, which stays as it is
     chosen = policy.posterior(eta=policy.calibrate_eta().eta)
     assert [part.problem.eta for part in chosen.parts] == pytest.approx([expected] * 2)
@@ -675,10 +676,14 @@ def doubtful(policy, times):
     policy.posterior()
     (choice,) = policy._training.choice
     policy._training.choice[:] = [replace(choice, precision=choice.precision * times)]
+    policy._training.spread.clear()
+    policy._training.posterior.clear()
     try:
         yield policy
     finally:
         policy._training.choice[:] = [choice]
+        policy._training.spread.clear()
+        policy._training.posterior.clear()
 
 
 def test_eta_counts_in_the_population_welfare():

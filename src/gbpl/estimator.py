@@ -14,18 +14,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gbpl.certificate import Certificate, CertificateSettings, cross_fitted_certificate, fresh_certificate
 from gbpl.eta import EtaChoice, estimated_outcomes, information_matching, refit_matching, safe_bayes
-from gbpl.evaluate import combined_policy
+from gbpl.evaluate import combined_deviation, policy_of_deviation
 from gbpl.feedback import FullFeedback, align_outcomes
 from gbpl.fit import FitConfig
+from gbpl.freeze import freeze
+from gbpl.gain import GainSlope, gain_slope
 from gbpl.logged import LoggedFeedback
 from gbpl.models import MLP, as_model
 from gbpl.nuisance import CrossFit, CrossFitting, Nuisances, check_construction, cross_fit
 from gbpl.offpolicy import compare, overlap_of, value_from
 from gbpl.overlap import warn_if_weak
 from gbpl.path import PathFit, PathProblem, PathSettings, Table, fit_paths
+from gbpl.persistence import SavedPolicy
 from gbpl.policy import Policy, check_positive
 from gbpl.posterior import Draws, Posterior
-from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, fit_bootstrap
+from gbpl.posteriors import METHODS, Bootstrap, LastLayer, PosteriorError, fit_bootstrap
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.value import Value, check_estimator_name, logged_value, mean_value
 from gbpl.zeta import AUTO_PATH
@@ -40,7 +43,9 @@ CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
     "refit_matching": refit_matching,
     "safe_bayes": safe_bayes,
 }
+AUTO_CALIBRATION = "information_matching"  # of eta="auto"
 SPREAD_ROWS, SPREAD_DRAWS = 4_000, 400  # of the posterior's share in the population welfare
+KEPT_POSTERIOR = 100 << 20  # bytes of Cholesky factors up to which the default posterior is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; the first judges
 MODEL_PATH = (3.0, 0.1)  # zetas of the outcome model alone: without noise they differ little, and two do
 
@@ -54,6 +59,8 @@ class _Training:
     nuisances: Nuisances | None
     untouched: list[Float[np.ndarray, "row action"]] = field(default_factory=list)  # once it has been asked for
     choice: list[EtaChoice] = field(default_factory=list)  # of eta="auto", once it has been asked for
+    posterior: list[Posterior] = field(default_factory=list)  # the default one, likewise, if it is small
+    spread: dict[tuple[str, int, int], np.ndarray] = field(default_factory=dict)  # of population welfare, likewise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,8 +136,9 @@ class GBPLNet(Policy):
     prior_sd : number > 0
         Standard deviation of the Gaussian prior on the weights, the only regulariser:
         |w|^2 / (2 prior_sd^2 eta n) beside the mean loss.
-    surrogate : "auto", "binary", "gap", "full", or a surrogate such as `BaselineGap(3, baseline=2)`
-        `"auto"` is binary for two actions, full vector for more. `"gap"` takes the first action as baseline.
+    surrogate : {"auto", "binary", "gap", "full"} or a surrogate
+        One such as `BaselineGap(3, baseline=2)` may be given itself. `"auto"` is binary for two actions, full vector
+        for more. `"gap"` takes the first action as baseline.
     model : None or a score model
         `MLP()` if None; also `Linear()`, `RandomFeatures()`, a pair of functions (init, apply), a Flax module, or a
         function that builds an Equinox module.
@@ -142,13 +150,16 @@ class GBPLNet(Policy):
     actions : list or None
         Labels of the actions, in order; if None the columns' names (0, 1, ... if there are none), or with logged
         feedback the labels found, sorted.
-    pseudo_outcome : "dr", "ipw", "centered_ipw" or "dm"
+    pseudo_outcome : {"dr", "ipw", "centered_ipw", "dm"}
         With logged feedback: doubly robust, inverse propensity as in the paper, the same around a regression of the
         outcome on the features, or the outcome model alone.
-    outcome_model : None, a score model, a scikit-learn regressor, `PerAction(regressor)` or `WithAction(regressor)`
-        With logged feedback: the model of the mean outcomes; None is the network with a masked loss.
-    nuisance_folds, nuisance_repeats : int
-        With logged feedback: parts of the cross-fitting, actions balanced and groups together, and how often anew.
+    outcome_model : None, a score model or a scikit-learn regressor
+        With logged feedback: the model of the mean outcomes, one for all actions or as `PerAction(regressor)` or
+        `WithAction(regressor)` says; None is the network with a masked loss.
+    nuisance_folds : int
+        With logged feedback: parts of the cross-fitting, actions balanced and groups together.
+    nuisance_repeats : int
+        How often the cross-fitting is done anew, with other parts.
     correction : "auto" or a number in [0, 1]
         With `pseudo_outcome="dr"`: the share of the correction (Y - gamma) / e that is learned from. 1 is the doubly
         robust table, 0 the outcome model. `"auto"` fits both and averages them as it does zetas, each weighted by the
@@ -157,9 +168,10 @@ class GBPLNet(Policy):
         Propensities below are raised to it, the others of the row shrunk to sum to one; `"auto"` is 0.02 / K.
     fit_config : FitConfig or None
         Learning rate, batch size, patience and so on.
-    random_state : int, RandomState or None
+    random_state : int or RandomState or None
         Folds, initial weights and batch order.
-    device : "auto", "cpu" or "gpu"
+    device : {"auto", "cpu", "gpu"}
+        Where the networks are fitted; `"auto"` is a GPU if there is one.
     progress : bool or None
         Draw a progress line for fits longer than two seconds; None where somebody can see it.
 
@@ -172,6 +184,7 @@ class GBPLNet(Policy):
     surrogate_, model_ : what was fitted
     params_, member_weights_ : parameters with a leading member axis, and what each member counts
     history_ : a dict a member: its zeta and fold, losses per epoch, best epoch
+    gain_slope_ : what a unit of the policy's deviation from uniform is worth, out of fold; None without a committee
     pseudo_outcomes_ : with logged feedback, the n x K table of scores, net of costs. Not kept when the policy is
         pickled, like every other row of the training data
     overlap_ : with logged feedback, the `OverlapReport`
@@ -328,6 +341,9 @@ class GBPLNet(Policy):
         self.standardizer_ = fitted.standardizer
         self.params_, self.member_weights_ = fitted.params, fitted.policy_weights
         self.history_ = fitted.history
+        self.gain_slope_: GainSlope | None = None
+        if fitted.deviation is not None:
+            self.gain_slope_ = gain_slope(fitted.deviation, feedback.outcomes, feedback.weights)
 
     def _table(self, nuisances: Nuisances, feedback: FullFeedback, correction: float) -> Table:
         """What members learn from: for each fold scores that have seen nothing of it, where there are any."""
@@ -422,7 +438,7 @@ class GBPLNet(Policy):
 
     # -- how sure -----------------------------------------------------------------------------------------
 
-    def calibrate_eta(self, method: str = "information_matching", **options: Any) -> EtaChoice:
+    def calibrate_eta(self, method: str = AUTO_CALIBRATION, **options: Any) -> EtaChoice:
         """The loss scale from the data, and the curve it was chosen from.
 
         `method` is `"information_matching"` (what `eta="auto"` uses), `"refit_matching"` or `"safe_bayes"`; options go
@@ -431,7 +447,11 @@ class GBPLNet(Policy):
         training = self._rows_of_fit("calibrate eta where it was fitted", PosteriorError)
         if method not in CALIBRATIONS:
             raise ValueError(f"method must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
-        return CALIBRATIONS[method](training.fit, **options)
+        if method != AUTO_CALIBRATION or options:
+            return CALIBRATIONS[method](training.fit, **options)
+        if not training.choice:
+            training.choice.append(CALIBRATIONS[method](training.fit))
+        return training.choice[0]
 
     def posterior(
         self, method: str = "last_layer", *, eta: float | None = None, refits: int = 100, seed: int = 0, **options: Any
@@ -447,15 +467,17 @@ class GBPLNet(Policy):
         training = self._rows_of_fit("make its posterior where it was fitted", PosteriorError)
         if method not in METHODS:
             raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
+        plain = method == LastLayer.method and eta is None and not options
+        if plain and training.posterior:
+            return training.posterior[0]
         fitted = training.fit
         problems = fitted.problems()
         if eta is not None:
             scaled = check_positive("eta", eta, "try 1.0") * self.outcome_scale_
             problems = [replace(problem, eta=scaled) for problem in problems]
         elif self.eta == "auto" and method != Bootstrap.method and hasattr(fitted.model, "features"):
-            if not training.choice:
-                with contextlib.suppress(PosteriorError):  # no policy is worth more than another: nothing to match
-                    training.choice.append(self.calibrate_eta())
+            with contextlib.suppress(PosteriorError):  # no policy is worth more than another: nothing to match
+                self.calibrate_eta()
             for choice in training.choice:
                 precision = choice.precision * self.outcome_scale_**2
                 problems = [replace(problem, eta=precision * problem.zeta) for problem in problems]
@@ -471,7 +493,7 @@ class GBPLNet(Policy):
             )  # fmt: skip
         else:
             parts = [METHODS[method](problem, **options) for problem in problems]
-        return Posterior(
+        made = Posterior(
             parts,
             fitted.shares,
             standardizer=self.standardizer_,
@@ -481,6 +503,9 @@ class GBPLNet(Policy):
             policy_weights=fitted.policy_weights,
             default_draws=refits if method == Bootstrap.method else 400,
         )
+        if plain and sum(part.root.nbytes for part in parts) <= KEPT_POSTERIOR:
+            training.posterior.append(made)
+        return made
 
     def certificate(
         self, X: Any = None, y: Any = None, *, outcome_range: Any = None,
@@ -490,12 +515,14 @@ class GBPLNet(Policy):
     ) -> Certificate:  # fmt: skip
         """What the posterior's policies are worth at least, with probability 1 - failure_probability (PAC-Bayes).
 
-        low + width min{p : kl(p_hat || p) <= (KL(Q || P) + log(2 sqrt(n) / rho)) / n}, P uniform on draws from the
-        posterior and Q the best reweighting of them (`gbpl.certificate`). With rows, data as in `fit`, it certifies
-        this fit on them; they must be rows it has not learned from. Without, the rows of the fit: on each of `folds`
-        parts a clone fitted on the others. `outcome_range` is the lowest and highest value an outcome can take, before
-        costs (with full feedback and no rows: after them), known without the data; rows must be independent, and
-        propensities known. `draws` policies are drawn from each of five loss scales by `method` and its options.
+            low + width min{p : kl(p_hat || p) <= (KL(Q || P) + log(2 sqrt(n) / rho)) / n},
+
+        P uniform on draws from the posterior and Q the best reweighting of them (`gbpl.certificate`). With rows,
+        data as in `fit`, it certifies this fit on them; they must be rows it has not learned from. Without, the
+        rows of the fit: on each of `folds` parts a clone fitted on the others. `outcome_range` is the lowest and
+        highest value an outcome can take, before costs (with full feedback and no rows: after them), known without
+        the data; rows must be independent, and propensities known. `draws` policies are drawn from each of five
+        loss scales by `method` and its options.
         """
         training = self._rows_of_fit("certify it where it was fitted")
         settings = CertificateSettings(
@@ -519,8 +546,54 @@ class GBPLNet(Policy):
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
         """The randomized policy: a probability for each action, columns in the order of `actions_`."""
+        return policy_of_deviation(self._deviation(X))
+
+    def _deviation(self, X: Any) -> Float[np.ndarray, "row action"]:
         x = self._standardized(X)
-        return combined_policy(self.model_, self.surrogate_, self.params_, self.member_weights_, x)
+        return combined_deviation(self.model_, self.surrogate_, self.params_, self.member_weights_, x)
+
+    def expected_gain(self, X: Any = None, *, default: Any = None) -> Float[np.ndarray, "row action"]:
+        """What each action is expected to gain over the `default` one (the first if None), in outcome units.
+
+        slope (d_a(x) - d_default(x)), d the committee's deviation from uniform and the slope that of the outcomes on
+        deviations out of fold (`gbpl.gain`, `gain_slope_`): right on average, and in the order of `predict_proba`.
+        Without `X`: of the rows of the fit, by members that did not train on them.
+        """
+        check_is_fitted(self)
+        if self.gain_slope_ is None:
+            raise ValueError("expected_gain needs a committee, got committee=None; its slope is judged out of fold")
+        own = None if X is not None else self._rows_of_fit("give X").fit.deviation
+        deviation = self._deviation(X) if own is None else own
+        labels = self.actions_.tolist()
+        if default is not None and default not in labels:
+            raise ValueError(f"default must be one of the actions {labels}, got {default!r}")
+        column = 0 if default is None else labels.index(default)
+        return self.gain_slope_.slope * (deviation - deviation[:, [column]])
+
+    # -- keeping ------------------------------------------------------------------------------------------
+
+    def frozen(self, *, draws: int = 400) -> SavedPolicy:
+        """The policy without its training rows: what `save` writes, deciding with numpy alone.
+
+        `draws` of the posterior go with it, where the training rows are still there to make one; 0 for none.
+        """
+        check_is_fitted(self)
+        if draws < 0:
+            raise ValueError(f"draws must be >= 0, got {draws}; try 400")
+        here = getattr(self, "_training", None) is not None and hasattr(self.model_, "features")
+        names = getattr(self, "feature_names_in_", None)
+        return freeze(
+            self.model_, self.surrogate_, self.params_, self.member_weights_, self.standardizer_, self.actions_,
+            feature_names=None if names is None else [str(name) for name in names],
+            posterior=self.posterior() if draws and here else None, draws=draws, gain=self.gain_slope_,
+        )  # fmt: skip
+
+    def save(self, path: Any, *, draws: int = 400) -> None:
+        """Write the policy to one file: arrays as safetensors, the rest as JSON, no rows and no code.
+
+        `gbpl.load` reads it, decides with numpy alone and gives the same numbers to 1e-6.
+        """
+        self.frozen(draws=draws).save(path)
 
     def decision_function(self, X: Any) -> Float[np.ndarray, "..."]:
         """Scores: f in [-1, 1] for two actions (action 1 where f >= 0), else one column per score."""
@@ -547,7 +620,7 @@ class GBPLNet(Policy):
         check_is_fitted(self)
         check_estimator_name(estimator)
         training = self._rows_of_fit("use value on new rows")
-        if training.fit.out_of_fold is None:
+        if training.fit.deviation is None:
             raise ValueError(f"{asked} needs a committee, got committee=None; use value on new rows")
         nuisances = training.nuisances
         if nuisances is not None and estimator in ("dr", "dm") and nuisances.outcome_mean is None:
@@ -557,9 +630,7 @@ class GBPLNet(Policy):
             )
         return training
 
-    def _own_value(
-        self, training: _Training, policy: Float[np.ndarray, "row action"], estimator: str, rule: str, baseline: Any
-    ) -> Value:
+    def _own_value(self, training: _Training, policy: Any, estimator: str, rule: str, baseline: Any) -> Value:
         """Value of a policy of the training rows, judged by their own outcomes."""
         feedback, nuisances = training.feedback, training.nuisances
         logged = None
@@ -583,9 +654,22 @@ class GBPLNet(Policy):
             logged=logged,
         )
 
+    def out_of_fold_value(
+        self, policy: Any = None, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None
+    ) -> Value:
+        """What the policy is worth, from the rows of the fit, each judged by members that did not train on it.
+
+        They did stop on it: `cross_fitted_value` is stricter, for the price of another fit. With a `policy` (a label, a
+        label a row, or probabilities) it is the value of that on the same rows. `baseline` is as in `value`.
+        """
+        training = self._committee_training("out_of_fold_value", estimator)
+        judged = training.fit.out_of_fold if policy is None else policy
+        return self._own_value(training, judged, estimator, rule, baseline)
+
     def population_welfare(
-        self, *, rule: str = "randomized", estimator: str = "dr", draws: int = 4000, seed: int = 0
-    ) -> Draws:
+        self, policy: Any = None, *, rule: str = "randomized", estimator: str = "dr", baseline: Any = None,
+        draws: int = 4000, seed: int = 0,
+    ) -> Draws:  # fmt: skip
         """What the policy is worth in the population, from the rows of the fit alone, with all that is uncertain in it.
 
         A draw is the value out of fold, plus a normal error of its standard error (the rows are a sample), plus the
@@ -595,18 +679,29 @@ class GBPLNet(Policy):
         Out of fold means: each row decided by the members that did not train on it. They did stop on it, which flatters
         them a little, and learned from fewer rows than the committee, which costs them about as much;
         `cross_fitted_value` avoids the first for the price of another fit, and does not avoid the second.
+
+        With a `baseline`, as in `value`, it is the gain over that; draws of one seed belong together. A `policy`, what
+        a rule made of this one decides for each row out of fold (under a capacity, say), is judged in its place.
         """
         training = self._committee_training("population_welfare", estimator)
-        assert training.fit.out_of_fold is not None
-        value = self._own_value(training, training.fit.out_of_fold, estimator, rule, None)
+        value = self.out_of_fold_value(policy, estimator=estimator, rule=rule, baseline=baseline)
+        rng = np.random.default_rng([seed, 3])
+        spread = self._spread(training, rule, min(draws, SPREAD_DRAWS), seed)
+        values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread, draws)
+        what = "population welfare" if baseline is None else "gain in population welfare"
+        return Draws(values, f"{what} of the {rule} policy")
+
+    def _spread(self, training: _Training, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
+        """What posterior draws of the committee are worth on training rows, less their mean; made once."""
+        key = rule, draws, seed
+        if key in training.spread:
+            return training.spread[key]
         fitted = training.fit
         rows = np.random.default_rng([seed, 2]).permutation(len(fitted.x))[:SPREAD_ROWS]
         outcomes = estimated_outcomes(fitted)[rows] * self.outcome_scale_
-        few = min(draws, SPREAD_DRAWS)
-        spread = self.posterior().welfare(training.feedback.x[rows], outcomes, rule=rule, draws=few, seed=seed).values
-        rng = np.random.default_rng([seed, 3])
-        values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread - spread.mean(), draws)
-        return Draws(values, f"population welfare of the {rule} policy")
+        found = self.posterior().welfare(training.feedback.x[rows], outcomes, rule=rule, draws=draws, seed=seed).values
+        training.spread[key] = found - found.mean()
+        return training.spread[key]
 
     def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
         training: _Training | None = getattr(self, "_training", None)

@@ -73,6 +73,7 @@ class EtaChoice:
 
     @property
     def eta(self) -> float:
+        """Loss scale at the zeta that counts most."""
         return self.precision * self.zeta
 
     def __str__(self) -> str:

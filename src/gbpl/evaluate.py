@@ -20,7 +20,9 @@ from gbpl.surrogates import Surrogate, project_simplex
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-__all__ = ["combined_policy", "member_outputs", "member_policies", "row_blocks"]
+__all__ = [
+    "combined_deviation", "combined_policy", "member_outputs", "member_policies", "policy_of_deviation", "row_blocks",
+]  # fmt: skip
 
 BLOCK = 2048
 
@@ -64,12 +66,16 @@ def _policies(params: Any, x: Array, *, model: ScoreModel, surrogate: Surrogate)
 
 
 @partial(jax.jit, static_argnames=("model", "surrogate"))
-def _combined(
+def _deviation(
     params: Any, weights: Array, x: Array, *, model: ScoreModel, surrogate: Surrogate
 ) -> Float[Array, "row action"]:
     policies = _policies(params, x, model=model, surrogate=surrogate)
-    uniform = 1.0 / surrogate.n_actions
-    return project_simplex(uniform + jnp.tensordot(weights, policies - uniform, axes=1))
+    return jnp.tensordot(weights, policies - 1.0 / surrogate.n_actions, axes=1)
+
+
+@jax.jit
+def _projected(deviation: Array) -> Float[Array, "row action"]:
+    return project_simplex(1.0 / deviation.shape[1] + deviation)
 
 
 def member_outputs(
@@ -88,6 +94,28 @@ def member_policies(
     return _over_rows(lambda part: _policies(device_params, part, model=model, surrogate=surrogate), x, axis=1)
 
 
+def combined_deviation(
+    model: ScoreModel,
+    surrogate: Surrogate,
+    params: Any,
+    weights: Float[np.ndarray, " member"],
+    x: Float[np.ndarray, "row feature"],
+) -> Float[np.ndarray, "row action"]:
+    """Weighted deviation of many members from uniform, sum_m weight_m (delta_m - 1/K)."""
+    device_params, device_weights = jax.device_put((params, np.asarray(weights, np.float32)))
+    return _over_rows(
+        lambda part: _deviation(device_params, device_weights, part, model=model, surrogate=surrogate), x, axis=0
+    )
+
+
+def policy_of_deviation(deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"]:
+    """The simplex projection of 1/K + deviation, which keeps the order of the actions.
+
+    With weights that sum to one the policy is the members' mixture.
+    """
+    return _over_rows(_projected, deviation, axis=0)
+
+
 def combined_policy(
     model: ScoreModel,
     surrogate: Surrogate,
@@ -95,11 +123,5 @@ def combined_policy(
     weights: Float[np.ndarray, " member"],
     x: Float[np.ndarray, "row feature"],
 ) -> Float[np.ndarray, "row action"]:
-    """Weighted policy of many members: the simplex projection of 1/K + sum_m weight_m (delta_m - 1/K).
-
-    With weights that sum to one it is their mixture. The projection keeps the order of the actions.
-    """
-    device_params, device_weights = jax.device_put((params, np.asarray(weights, np.float32)))
-    return _over_rows(
-        lambda part: _combined(device_params, device_weights, part, model=model, surrogate=surrogate), x, axis=0
-    )
+    """Weighted policy of many members."""
+    return policy_of_deviation(combined_deviation(model, surrogate, params, weights, x))

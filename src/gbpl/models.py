@@ -115,10 +115,14 @@ class RandomFeatures:
     def init(self, key: Array, n_features: int, n_raw: int) -> list[dict[str, Array]]:
         return [{"weight": jnp.zeros((self.n_features, n_raw)), "bias": jnp.zeros(n_raw)}]
 
+    def waves(self, width: int) -> tuple[Float[np.ndarray, "feature wave"], Float[np.ndarray, " wave"]]:
+        """W / length_scale and b for `width` features."""
+        rng = np.random.default_rng(self.seed)
+        frequency = rng.standard_normal((width, self.n_features), dtype=np.float32) / self.length_scale
+        return frequency, rng.uniform(0.0, 2.0 * np.pi, self.n_features).astype(np.float32)
+
     def features(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row hidden"]:
-        rng = np.random.default_rng(self.seed)  # runs while tracing: constants of the compiled function
-        frequency = rng.standard_normal((x.shape[-1], self.n_features), dtype=np.float32) / self.length_scale
-        phase = rng.uniform(0.0, 2.0 * np.pi, self.n_features).astype(np.float32)
+        frequency, phase = self.waves(x.shape[-1])  # runs while tracing: constants of the compiled function
         return math.sqrt(2.0 / self.n_features) * jnp.cos(x @ frequency + phase)
 
     def apply(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:

@@ -135,6 +135,7 @@ class Nuisances:
 
     @property
     def logged_propensity(self) -> Float[np.ndarray, " row"]:
+        """Of the action taken, clipped."""
         clipped = clip_propensity(self.propensity, self.clip)
         return clipped if clipped.ndim == 1 else of_logged_action(clipped, self.feedback.action)
 

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from gbpl.devices import aligned_empty
-from gbpl.evaluate import combined_policy, member_policies
+from gbpl.evaluate import combined_deviation, combined_policy, member_policies, policy_of_deviation
 from gbpl.feedback import FullFeedback, Standardizer
 from gbpl.fit import FitConfig, StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models import ScoreModel
@@ -69,9 +69,9 @@ class PathFit:
     """The members that count, what each counts, and the rows as they saw them.
 
     `policy_weights` multiply the members' deviations from uniform, `shares` are their weights in the posterior's
-    mixture. `out_of_fold` is the policy of each row by the members that stopped on its fold, weighed by the other
-    folds; None without a committee. `every` are all members, `fold_weights` what each entry of the path counts by the
-    other folds alone. `target` holds the tables one below the other.
+    mixture. `deviation` is that of each row's policy from uniform, by the members that stopped on its fold, weighed by
+    the other folds; None without a committee. `every` are all members, `fold_weights` what each entry of the path
+    counts by the other folds alone. `target` holds the tables one below the other.
     """
 
     standardizer: Standardizer
@@ -87,10 +87,15 @@ class PathFit:
     history: list[dict[str, Any]]
     x: Float[np.ndarray, "row feature"]
     target: Float[np.ndarray, "rows score"]
-    out_of_fold: Float[np.ndarray, "row action"] | None
+    deviation: Float[np.ndarray, "row action"] | None
     every: tuple[Member, ...]
     fold_weights: Float[np.ndarray, "fold entry"] | None
     settings: PathSettings
+
+    @property
+    def out_of_fold(self) -> Float[np.ndarray, "row action"] | None:
+        """Policy of each row by members that did not train on it; None without a committee."""
+        return None if self.deviation is None else policy_of_deviation(self.deviation)
 
     def untouched(self) -> Float[np.ndarray, "row action"]:
         """Policy of each row by members that neither trained nor stopped on its fold: another fit of the stack.
@@ -248,15 +253,15 @@ def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
     judges = _judge(stack, x, feedback, folds, OutOfFold(zetas, surrogate, plan.corrections, level=level), model)
     weigh = average_weights if settings.zetas is None else select_weights
     path = _weighed(judges, weigh)
-    out_of_fold = fold_weights = None
+    deviation = fold_weights = None
     if settings.committee:
-        out_of_fold = np.empty(feedback.outcomes.shape, np.float32)
+        deviation = np.empty(feedback.outcomes.shape, np.float32)
         fold_weights = np.empty((len(folds), len(zetas)))
         for number, fold in enumerate(folds):
             others = _weighed([judge for other, judge in enumerate(judges) if other != number], weigh)
             fold_weights[number] = common_size(others)
             params = stack.select(stack.find(fold=number))
-            out_of_fold[fold] = combined_policy(model, surrogate, params, fold_weights[number], x[fold])
+            deviation[fold] = combined_deviation(model, surrogate, params, fold_weights[number], x[fold])
     kept = np.flatnonzero(np.repeat(path.weight, len(folds)))
     return PathFit(
         standardizer=plan.standardizer,
@@ -282,7 +287,7 @@ def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
         ],
         x=x,
         target=plan.target,
-        out_of_fold=out_of_fold,
+        deviation=deviation,
         every=tuple(plan.members),
         fold_weights=fold_weights,
         settings=settings,

@@ -44,10 +44,12 @@ class Draws:
 
     @property
     def mean(self) -> float:
+        """Mean of the draws."""
         return float(np.mean(self.values))
 
     @property
     def sd(self) -> float:
+        """Standard deviation of the draws."""
         return float(np.std(self.values, ddof=1))
 
     def quantile(self, probability: float) -> float:
@@ -134,6 +136,7 @@ class Posterior:
 
     @property
     def method(self) -> str:
+        """How its members were sampled."""
         return self.parts[0].method
 
     @property
@@ -159,7 +162,7 @@ class Posterior:
         seeds = rng.integers(2**31, size=len(counts))
         return [(int(count), int(s)) for count, s in zip(counts, seeds, strict=True)]
 
-    def _member_draws(self, draws: int | None, seed: int) -> Iterator[tuple[int, MemberPosterior, Any]]:
+    def member_draws(self, draws: int | None, *, seed: int) -> Iterator[tuple[int, MemberPosterior, Any]]:
         """Number, posterior and draws of each member, the draws in chunks."""
         for number, (part, (count, part_seed)) in enumerate(zip(self.parts, self._shares(draws, seed), strict=True)):
             if count:
@@ -170,7 +173,7 @@ class Posterior:
 
     def sample(self, draws: int | None = None, *, seed: int = 0) -> Any:
         """Parameters with a leading draw axis, member after member."""
-        trees = [params for _, _, params in self._member_draws(draws, seed)]
+        trees = [params for _, _, params in self.member_draws(draws, seed=seed)]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
 
     def to_arviz(self, draws: int | None = None, *, seed: int = 0) -> Any:
@@ -201,7 +204,7 @@ class Posterior:
     def _rules(self, rule: str, of: str | None, draws: int | None, seed: int) -> Iterator[tuple[int, Any]]:
         """Chunks of draws: how many, and a function from a block of rows to their policies."""
         if self._kind(of) == "member":
-            for _, part, params in self._member_draws(draws, seed):
+            for _, part, params in self.member_draws(draws, seed=seed):
                 yield (
                     len(jax.tree.leaves(params)[0]),
                     lambda block, part=part, params=params: _policies(
@@ -286,7 +289,7 @@ class Posterior:
         """compute(member, part, params, block) for every chunk of draws, joined over rows."""
         x = self._features(X)
         found = []
-        for number, part, params in self._member_draws(draws, seed):
+        for number, part, params in self.member_draws(draws, seed=seed):
             parts = [
                 np.asarray(compute(number, part.raw(params, jnp.asarray(block))))[:, : rows.stop - rows.start]
                 for rows, block in row_blocks(x)
@@ -316,7 +319,7 @@ class Posterior:
         x = self._features(X)
         total = np.zeros((len(x), len(self.actions)))
         count = 0
-        for _, part, params in self._member_draws(draws, seed):
+        for _, part, params in self.member_draws(draws, seed=seed):
             count += len(jax.tree.leaves(params)[0])
             for rows, block in row_blocks(x):
                 taken = _policies(part.raw(params, jnp.asarray(block)), surrogate=self.surrogate, rule="deterministic")

@@ -43,6 +43,7 @@ class Value:
 
     @property
     def estimate(self) -> float:
+        """The (weighted) mean of the influence values."""
         return float(np.average(self.influence, weights=self.weights))
 
     @property

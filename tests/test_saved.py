@@ -1,0 +1,526 @@
+"""A saved policy is the fitted one, without JAX, rows or code; a file that is none is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors import safe_open
+from safetensors.numpy import save
+
+import gbpl
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures
+from gbpl.gain import GainSlope, capacity_prices, gain_slope, priced_action
+from gbpl.networks import project
+from gbpl.persistence import SavedPolicyError, _digest
+from gbpl.saved import Rule
+
+N = 410
+rng = np.random.default_rng(3)
+X = rng.normal(size=(N, 4)) * [1.0, 10.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
+Y3 = np.column_stack([np.zeros(N), X[:, 0], 0.1 * (X[:, 1] - 50.0)]) + rng.normal(size=(N, 3))
+NEW = rng.normal(size=(3000, 4)) * [1.5, 15.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
+FAST = FitConfig(max_epochs=15)
+
+POLICIES = {
+    "binary": dict(model=MLP(hidden=(32, 16))),
+    "relu": dict(model=MLP(hidden=(32,), activation="relu")),
+    "silu": dict(model=MLP(hidden=(32,), activation="silu")),
+    "linear": dict(model=Linear(), fit_config=FitConfig(max_epochs=30, learning_rate=0.03)),
+    "random features": dict(model=RandomFeatures(n_features=64, seed=5)),
+    "unsquashed": dict(model=Linear(), surrogate=Binary(squash=False), zeta=1.0),
+    "three": dict(model=MLP(hidden=(32, 16))),
+    "three, gap": dict(model=MLP(hidden=(32,)), surrogate=BaselineGap(3, baseline=1)),
+    "three, unsquashed": dict(model=Linear(), surrogate=FullVector(3, squash=False), zeta=1.0),
+    "alone": dict(model=MLP(hidden=(32,)), committee=None, zeta=0.5),
+}
+FITTED: dict[str, GBPLNet] = {}
+
+
+def fitted(name: str) -> GBPLNet:
+    if name not in FITTED:
+        settings = {"fit_config": FAST, "random_state": 1, "device": "cpu"} | POLICIES[name]
+        outcomes = Y3 if name.startswith("three") else Y3[:, :2]
+        labels = ["none", "mail", "call"][: outcomes.shape[1]]
+        FITTED[name] = GBPLNet(actions=labels, **settings).fit(X, outcomes)
+    return FITTED[name]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "policy.gbpl"
+    fitted("three").save(path)
+    return path
+
+
+# -- the same numbers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_loaded_policy_gives_the_same_numbers(name, tmp_path):
+    policy = fitted(name)
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    expected = policy.predict_proba(NEW)
+    assert expected.std() > 0.01, "a constant policy would prove nothing"
+    assert_allclose(loaded.predict_proba(NEW), expected, atol=1e-6)
+    apart = np.sort(expected, axis=1)
+    sure = apart[:, -1] - apart[:, -2] > 1e-5
+    assert_array_equal(loaded.predict(NEW)[sure], policy.predict(NEW)[sure])
+    assert loaded.actions_.tolist() == policy.actions_.tolist()
+
+
+@pytest.mark.parametrize("name", ["binary", "relu", "three", "three, gap", "random features"])
+def test_a_loaded_policy_has_the_posterior(name, tmp_path):
+    policy = fitted(name)
+    policy.save(tmp_path / "p", draws=120)
+    loaded = gbpl.load(tmp_path / "p")
+    expected = policy.posterior().action_probability(NEW, draws=120, seed=0)
+    found = loaded.action_probability(NEW)
+    # A draw whose two best outputs are equal to rounding may go either way: one draw in 120, in a few rows of 3,000.
+    assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
+    assert np.abs(found - expected).max() <= 1.0 / 120 + 1e-9
+    decided = loaded.decide(NEW)
+    assert_allclose(decided.probability.sum(axis=1), 1.0)
+    count = found.shape[1]
+    assert_allclose(decided.disagreement, count / (count - 1) * (1.0 - found.max(axis=1)), atol=1e-12)
+    assert_array_equal(decided.deferred, decided.disagreement > 0.5)
+    assert loaded.decide(NEW, defer=1.0).deferred.sum() == 0
+
+
+def test_expected_gain_is_the_estimators(tmp_path):
+    policy = fitted("three")
+    saved = policy.frozen(draws=0).with_study(rule=Rule(default=1), encoder=None, summary=None)
+    decided = saved.decide(NEW)
+    gains = policy.expected_gain(NEW, default="mail")
+    numbers = np.array([["none", "mail", "call"].index(label) for label in decided.action])
+    assert_allclose(decided.expected_gain, gains[np.arange(len(NEW)), numbers], atol=1e-4)
+    assert decided.expected_gain[decided.action == "mail"].tolist() == [0.0] * int(np.sum(decided.action == "mail"))
+    assert decided.probability is None, "saved without draws"
+    assert decided.deferred is None
+    assert (decided.expected_gain >= -1e-6).all(), "an action is taken for what it gains"
+
+
+def test_expected_gain_is_right_on_average():
+    """Out of fold, a regression of what came on what was expected has slope one: that is what the slope is for."""
+    policy = fitted("three")
+    gain = policy.expected_gain()
+    centred, outcomes = gain - gain.mean(axis=1, keepdims=True), Y3 - Y3.mean(axis=1, keepdims=True)
+    assert_allclose(np.sum(centred * outcomes) / np.sum(centred**2), 1.0, rtol=1e-5)
+    with pytest.raises(ValueError, match="needs a committee"):
+        fitted("alone").expected_gain(X)
+    with pytest.raises(ValueError, match="one of the actions"):
+        policy.expected_gain(X, default="visit")
+
+
+def test_gain_slope_is_weighted_least_squares_through_the_origin():
+    d = rng.normal(size=(50, 3))
+    y = rng.normal(size=(50, 3)) + 2.0 * d
+    w = rng.uniform(0.5, 2.0, 50)
+    root = np.repeat(np.sqrt(w), 3)
+    centred = (y - y.mean(axis=1, keepdims=True)).ravel()
+    expected = np.linalg.lstsq((root * d.ravel())[:, None], root * centred, rcond=None)[0][0]
+    found = gain_slope(d, y, w)
+    assert_allclose(found.slope, expected, rtol=1e-10)
+    # Twenty bootstraps of rows would do for the error; the formula for clustered rows is exact enough to restate.
+    r = np.sum(d * (y - y.mean(axis=1, keepdims=True) - expected * d), axis=1)
+    assert_allclose(found.se, np.sqrt(np.sum((w * r) ** 2)) / np.sum(w * np.sum(d**2, axis=1)))
+    assert gain_slope(d, -d).slope == 0.0
+    assert gain_slope(np.zeros((3, 2)), np.ones((3, 2))) == GainSlope(0.0, 0.0)
+
+
+# -- capacity -------------------------------------------------------------------------------------------------------
+
+
+def test_prices_keep_the_capacity_and_take_the_best():
+    gain = np.column_stack([np.zeros(1000), rng.normal(1.0, 1.0, 1000)])
+    prices = capacity_prices(gain, {1: 0.25})
+    taken = priced_action(gain, prices)
+    assert taken.sum() == 250
+    assert gain[taken == 1, 1].min() > prices[1] > gain[taken == 0, 1].max()
+    assert capacity_prices(gain, {1: 0.99})[1] == 0.0, "more places than people who gain"
+    assert capacity_prices(gain[:0], {1: 0.5}).tolist() == [0.0, 0.0]
+    alone = np.array([[0.0, 3.0], [0.0, 5.0], [0.0, 1.0]])
+    assert_allclose(capacity_prices(alone, {1: 0.34}), [0.0, 4.0], err_msg="halfway, so that rounding moves nobody")
+    with pytest.raises(ValueError, match="leave one without"):
+        capacity_prices(gain, {0: 0.5, 1: 0.5})
+
+
+def best_assignment(gain, places):
+    """The largest sum of gains of any assignment within the places, by a linear program."""
+    from scipy.optimize import linprog
+
+    n, count = gain.shape
+    upper = [np.kron(np.ones(n), np.eye(count)[a]) for a in places]
+    found = linprog(
+        -gain.ravel(), A_ub=np.array(upper), b_ub=list(places.values()),
+        A_eq=np.kron(np.eye(n), np.ones(count)), b_eq=np.ones(n), bounds=(0, 1),
+    )  # fmt: skip
+    return -found.fun
+
+
+@pytest.mark.parametrize("kind", ["any", "far above the default", "ties", "all equal", "equal actions", "large"])
+def test_prices_of_several_actions_are_the_best_assignment(kind):
+    """Shares are never exceeded; without ties the dual prices give what a program over all assignments gives."""
+    for _ in range(12):
+        n, count = int(rng.integers(5, 70)), int(rng.integers(2, 6))
+        gain = rng.normal(rng.normal(size=count), rng.uniform(0.1, 2.0, count), (n, count))
+        match kind:
+            case "far above the default":
+                gain[:, 1:] = 1000.0 + 0.01 * gain[:, 1:]
+            case "ties":
+                gain = np.round(gain)
+            case "all equal":
+                gain[:] = 0.0
+            case "equal actions":
+                gain[:, 1:] = gain[:, [1]]
+            case "large":
+                gain *= 1e9
+        gain -= gain[:, :1]
+        limited = rng.permutation(np.arange(1, count))[: rng.integers(1, count)]
+        shares = {int(action): float(rng.uniform(0.02, 0.6)) for action in limited}
+        prices = capacity_prices(gain, shares)
+        taken = priced_action(gain, prices)
+        for action, share in shares.items():
+            assert np.sum(taken == action) <= share * n + 1e-9
+        assert all(prices[action] == 0.0 for action in range(count) if action not in shares)
+        assert (prices >= 0.0).all()
+        if kind not in ("ties", "all equal", "equal actions"):
+            places = {action: np.floor(share * n + 1e-9) for action, share in shares.items()}
+            assert_allclose(gain[np.arange(n), taken].sum(), best_assignment(gain, places), rtol=1e-9, atol=1e-9)
+
+
+def test_rows_of_equal_gain_are_decided_alike():
+    gain = np.column_stack([np.zeros(10), [3.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 0.0, -1.0, -1.0]])
+    for places, expected in ((0, 0), (1, 1), (2, 1), (4, 1), (5, 5), (6, 5), (7, 7), (9, 8)):
+        taken = priced_action(gain, capacity_prices(gain, {1: places / 10}))
+        assert taken.sum() == expected, places
+        assert taken.tolist() == sorted(taken.tolist(), reverse=True)
+
+
+def test_gains_within_rounding_count_as_equal():
+    base = np.repeat([2.0, 1.0], [30, 70])
+    jitter = 1e-7 * rng.normal(size=(3, 100))
+    taken = []
+    for shift in jitter:
+        gain = np.column_stack([np.zeros(100), base + jitter[0]])
+        prices = capacity_prices(gain, {1: 0.5}, rounding=1e-6)
+        taken.append(priced_action(np.column_stack([np.zeros(100), base + shift]), prices))
+    assert_array_equal(taken[0], taken[1])
+    assert_array_equal(taken[0], taken[2])
+    assert taken[0].sum() == 30, "seventy alike do not fit into the twenty places left"
+
+
+# -- without JAX ----------------------------------------------------------------------------------------------------
+
+
+def test_loading_and_deciding_import_neither_jax_nor_scipy(file):
+    code = f"""
+        import sys
+        import numpy as np
+        import gbpl
+        policy = gbpl.load({str(file)!r})
+        decided = policy.decide(np.zeros((5, 4)))
+        heavy = [name for name in ("jax", "sklearn", "scipy", "pandas", "pyarrow", "optax") if name in sys.modules]
+        print(heavy, len(decided), decided.action[0])
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert out.stdout.split()[:2] == ["[]", "5"]
+
+
+def test_rows_of_the_fit_are_not_in_the_file(file):
+    content = file.read_bytes()
+    for row in (X[0], Y3[1], X[17]):
+        for number in row:
+            assert np.float64(number).tobytes() not in content
+            assert repr(float(number)).encode() not in content
+    with safe_open(file, framework="numpy") as opened:
+        assert max(opened.get_tensor(name).shape[0] for name in opened.keys()) != N  # noqa: SIM118
+
+
+def test_frames_need_the_columns_of_the_fit(tmp_path):
+    names = ["a", "b", "c", "d"]
+    policy = GBPLNet(model=MLP(hidden=(4,)), fit_config=FitConfig(max_epochs=2), random_state=0)
+    policy.fit(pd.DataFrame(X, columns=names), Y3[:, :2])
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    frame = pd.DataFrame(NEW, columns=names)
+    assert_allclose(loaded.predict_proba(frame), policy.predict_proba(frame), atol=1e-6)
+    with pytest.raises(ValueError, match="no column 'b'"):
+        loaded.predict(frame.rename(columns={"b": "z"}))
+    with pytest.raises(ValueError, match="4 features"):
+        loaded.predict(NEW[:, :3])
+    with pytest.raises(ValueError, match="first in row 2"):
+        loaded.predict(np.where(np.arange(len(NEW))[:, None] == 2, np.nan, NEW))
+    assert len(loaded.decide(NEW[:0])) == 0
+
+
+def test_labels_keep_their_type(tmp_path):
+    for labels in ([0, 1], ["b", "a"], [False, True], [0.5, 2.0], ["a", 1]):
+        policy = GBPLNet(model=Linear(), actions=labels, fit_config=FitConfig(max_epochs=2), random_state=0)
+        policy.fit(X, Y3[:, :2]).save(tmp_path / "p")
+        found = gbpl.load(tmp_path / "p").actions_.tolist()
+        assert found == labels
+        assert [type(label) for label in found] == [type(label) for label in labels]
+    policy.actions_ = np.array([(0, 1), None], object)
+    with pytest.raises(ValueError, match="use text or numbers"):
+        policy.save(tmp_path / "p")
+
+
+def test_a_policy_that_holds_code_is_not_saved(tmp_path):
+    model = (lambda key, n, k: {"w": np.zeros((n, k), np.float32)}, lambda params, x: x @ params["w"])
+    policy = GBPLNet(model=model, fit_config=FitConfig(max_epochs=1), random_state=0).fit(X, Y3[:, :2])
+    with pytest.raises(ValueError, match="holds code"):
+        policy.save(tmp_path / "p")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_without_rows_saves_without_draws(tmp_path):
+    policy = pickle.loads(pickle.dumps(fitted("binary")))
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    assert_allclose(loaded.predict_proba(NEW), fitted("binary").predict_proba(NEW), atol=1e-6)
+    with pytest.raises(ValueError, match="without posterior draws"):
+        loaded.action_probability(NEW)
+
+
+# -- many rows, one row, several threads ------------------------------------------------------------------------------
+
+
+def test_a_row_is_decided_the_same_alone_and_among_others(file):
+    policy = gbpl.load(file)
+    together = policy.predict_proba(NEW)
+    chances = policy.action_probability(NEW)
+    for rows in (1, 2, 17, 513):
+        assert_allclose(policy.predict_proba(NEW[:rows]), together[:rows], atol=2e-6)
+        close = np.abs(policy.action_probability(NEW[:rows]) - chances[:rows]).max(axis=1) <= 1.01 / 400
+        assert close.all()
+    gain = policy.expected_gain(NEW)
+    assert (gain[:, 0] == 0.0).all(), "over the first action, the default"
+    number = np.argmax(gain, axis=1)
+    assert_allclose(policy.decide(NEW).expected_gain, gain[np.arange(len(NEW)), number])
+    assert (policy.decide(NEW).action == policy.actions_[number]).all()
+
+
+@pytest.mark.parametrize("name", ["three", "linear", "random features", "silu"])
+def test_many_members_at_a_time_are_each_member_by_itself(name):
+    policy = fitted(name).frozen(draws=0)
+    networks, x = policy.networks, ((NEW - policy.mean) / policy.scale).astype(np.float32)
+    count = len(policy.actions_)
+    deviation = sum(
+        weight * (networks.policy(networks.basis(member, x) @ networks.last[member]) - 1.0 / count)
+        for member, weight in enumerate(policy.weights)
+    )
+    assert_allclose(policy.predict_proba(NEW), project(1.0 / count + deviation), atol=1e-6)
+
+
+def test_blocks_and_members_at_a_time_change_nothing(file, monkeypatch):
+    expected = gbpl.load(file).decide(NEW[:700])
+    for block, cached in ((64, 1), (128, 1 << 30), (1 << 20, 1 << 10)):
+        monkeypatch.setattr("gbpl.networks.BLOCK", block)
+        monkeypatch.setattr("gbpl.networks.CACHED", cached)
+        found = gbpl.load(file).decide(NEW[:700])
+        assert_allclose(found.expected_gain, expected.expected_gain, atol=1e-4)
+        assert np.mean(found.probability != expected.probability) < 0.01
+
+
+def test_blas_has_its_threads_back_whoever_ends_first(file):
+    """Decisions made at the same time share one limit; when the last one ends it goes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    from gbpl.networks import one_thread
+
+    def threads():
+        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+    policy = gbpl.load(file)
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        assert set(threads()) == {1}
+        first.__exit__(None, None, None)
+        assert set(threads()) == {1}
+        second.__exit__(None, None, None)
+        assert threads() == before
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(policy.predict_proba, [NEW] * 8))
+        assert threads() == before
+        for one in found[1:]:
+            assert_array_equal(one, found[0])
+        with pytest.raises(RuntimeError, match="stop"), one_thread():
+            raise RuntimeError("stop")
+        assert threads() == before
+
+
+def test_one_row_starts_no_threads(file, monkeypatch):
+    monkeypatch.setattr("gbpl.networks.ThreadPoolExecutor", None)
+    policy = gbpl.load(file)
+    policy.decide(NEW[:1])
+    policy.decide(NEW[:500])
+    with pytest.raises(TypeError):
+        policy.decide(NEW[:1500])
+
+
+# -- files that are none --------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_byte_is_noticed(file, tmp_path):
+    """Any bit, anywhere: an error that says so, or (in the blanks that pad the header) the same policy."""
+    content = bytearray(file.read_bytes())
+    told = int.from_bytes(content[:8], "little")
+    places = np.unique(np.concatenate([np.arange(8), rng.integers(8, 8 + told, 60), rng.integers(0, len(content), 60)]))
+    expected = gbpl.load(file).predict_proba(NEW[:5])
+    noticed = 0
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "p").write_bytes(damaged)
+        try:
+            found = gbpl.load(tmp_path / "p").predict_proba(NEW[:5])
+        except SavedPolicyError:
+            noticed += 1
+        else:
+            assert content[place : place + 1].isspace(), place
+            assert_array_equal(found, expected)
+    assert noticed >= len(places) - 8
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 50, 1000, -1000, -1])
+def test_a_truncated_file_is_refused(file, tmp_path, length):
+    (tmp_path / "p").write_bytes(file.read_bytes()[:length])
+    with pytest.raises(SavedPolicyError, match="damaged"):
+        gbpl.load(tmp_path / "p")
+
+
+def header_of(file):
+    with safe_open(file, framework="numpy") as opened:
+        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        return json.loads(opened.metadata()["gbpl policy"]), arrays
+
+
+def forged(path, header, arrays, told=None, **changes):
+    """A file with a right checksum: what somebody who knows the format could write."""
+    told = json.loads(header["policy"]) | changes if told is None else told
+    text = told if isinstance(told, str) else json.dumps(told)
+    header = header | {"policy": text, "sha256": _digest(text, arrays)}
+    path.write_bytes(save(arrays, metadata={"gbpl policy": json.dumps(header)}))
+    return path
+
+
+def test_a_newer_format_says_so(file, tmp_path):
+    header, arrays = header_of(file)
+    forged(tmp_path / "p", header | {"format": 2}, arrays)
+    with pytest.raises(SavedPolicyError, match="newer gbpl"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_a_pickle_is_never_opened(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (exec, (f"open({str(tmp_path / 'boom')!r}, 'w')",))
+
+    (tmp_path / "p").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(SavedPolicyError):
+        gbpl.load(tmp_path / "p")
+    assert not (tmp_path / "boom").exists()
+
+
+HOSTILE = {
+    "no such activation": {"activation": "exec"},
+    "activation that is no text": {"activation": ["tanh"]},
+    "one action": {"actions": ["a"]},
+    "many actions": {"actions": ["a", "b", "c", "d"]},
+    "actions nested": {"actions": [["a"], "b", "c"]},
+    "twice the same": {"actions": ["a", "a", "b"]},
+    "wrong squashing": {"squashing": "tanh"},
+    "gain": {"gain": "1e400"},
+    "gain true": {"gain": True},
+    "names": {"features": ["a"]},
+    "names of numbers": {"features": [1, 2, 3, 4]},
+    "slope": {"slope": [1.0]},
+    "rule": {"rule": None},
+    "default": {"rule": {"default": 7, "defer": 0.5, "prices": []}},
+    "default true": {"rule": {"default": True, "defer": 0.5, "prices": []}},
+    "defer": {"rule": {"default": 0, "defer": 5, "prices": []}},
+    "prices": {"rule": {"default": 0, "defer": 0.5, "prices": [1.0]}},
+    "summary": {"summary": "text"},
+    "encoder": {"encoder": {"columns": "all"}},
+    "no gain": {"gain": None},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_settings_are_refused(file, tmp_path, name):
+    forged(tmp_path / "p", *header_of(file), **HOSTILE[name])
+    with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_hostile_arrays_are_refused(file, tmp_path):
+    header, arrays = header_of(file)
+    last = arrays["last"]
+    for change in (
+        {"last": last[:, :-1]}, {"last": last.astype(np.float64)}, {"last": np.full_like(last, np.nan)},
+        {"weights": arrays["weights"][:-1]}, {"scale": np.zeros_like(arrays["scale"])}, {"mean": arrays["mean"][:2]},
+        {"hidden0": arrays["hidden0"][:, :2]}, {"hidden7": arrays["hidden0"]}, {"extra": last},
+        {"draw_member": arrays["draw_member"] + 10_000}, {"draw_member": arrays["draw_member"][1:]},
+        {"draws": arrays["draws"][:, 1:]}, {"last": np.zeros((0, 3, 3), np.float32)},
+    ):  # fmt: skip
+        forged(tmp_path / "p", header, arrays | change)
+        with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+            gbpl.load(tmp_path / "p")
+    del arrays["draws"]
+    forged(tmp_path / "p", header, arrays)
+    with pytest.raises(SavedPolicyError, match="it holds the arrays"):
+        gbpl.load(tmp_path / "p")
+
+
+@pytest.mark.parametrize("told", ["[]", "{", "NaN", '{"gain": NaN}', "{}", "[" * 100_000, '"policy"'])
+def test_hostile_json_is_refused(file, tmp_path, told):
+    forged(tmp_path / "p", *header_of(file), told=told)
+    with pytest.raises(SavedPolicyError):
+        gbpl.load(tmp_path / "p")
+
+
+def test_other_files_are_refused(file, tmp_path):
+    with pytest.raises(SavedPolicyError, match="there is no file"):
+        gbpl.load(tmp_path / "nothing")
+    with pytest.raises(SavedPolicyError, match="not a file"):
+        gbpl.load(tmp_path)
+    (tmp_path / "other.safetensors").write_bytes(save({"a": np.zeros(3)}))
+    with pytest.raises(SavedPolicyError, match="does not say that it is one"):
+        gbpl.load(tmp_path / "other.safetensors")
+    (tmp_path / "text.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SavedPolicyError, match="damaged"):
+        gbpl.load(tmp_path / "text.csv")
+    huge = (1 << 62).to_bytes(8, "little")
+    (tmp_path / "huge").write_bytes(huge + b"{}")
+    with pytest.raises(SavedPolicyError, match="claims"):
+        gbpl.load(tmp_path / "huge")
+
+
+def test_saving_is_whole_or_not_at_all(file, tmp_path, monkeypatch):
+    (tmp_path / "p").write_text("old")
+    policy = gbpl.load(file)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", lambda *given: (_ for _ in ()).throw(OSError("disk")))
+        with pytest.raises(OSError, match="disk"):
+            policy.save(tmp_path / "p")
+    assert (tmp_path / "p").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+    policy.save(tmp_path / "p")
+    assert (tmp_path / "p").read_bytes() == file.read_bytes(), "what is loaded is saved as it was"
+    for wrong in (tmp_path, tmp_path / "no" / "p"):
+        with pytest.raises(ValueError, match="folder"):
+            policy.save(wrong)
