@@ -1,0 +1,5 @@
+"""`python -m gbpl` is `gbpl`."""
+
+from gbpl.cli import main
+
+main()

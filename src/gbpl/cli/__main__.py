@@ -1,0 +1,5 @@
+"""`python -m gbpl.cli`."""
+
+from gbpl.cli import main
+
+main()

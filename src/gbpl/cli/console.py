@@ -1,0 +1,210 @@
+"""What the commands share: where to print, how to fail, and a progress bar.
+
+Exit codes: 0 done, 1 a fault of gbpl itself, 2 wrong usage or input, 130 interrupted, 143 terminated. With `--json`
+standard output holds JSON and nothing else, and an error is one line of JSON on standard error.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import re
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, NoReturn, ParamSpec
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+__all__ = [
+    "FAULT", "INTERRUPTED", "TERMINATED", "WRONG", "Delimiter", "Encoding", "Json", "Screen", "as_json_text", "guarded",
+    "held", "print_json", "progress_bar", "stderr", "stdout", "stop", "table", "verbatim",
+]  # fmt: skip
+
+FAULT, WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+WIDE = 120  # columns of what goes to a file
+# Control characters and those that turn the direction of writing could rewrite what else is on the screen; lone
+# surrogates come with odd file names and cannot be printed.
+UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+TEXT_FILES = "CSV and other text files"
+Json = Annotated[
+    bool, typer.Option("--json", help="Print JSON for a script instead of text.", rich_help_panel="Output")
+]
+Encoding = Annotated[
+    str, typer.Option(metavar="NAME", help="Their encoding, such as latin-1.", rich_help_panel=TEXT_FILES)
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIGN", help="What parts their cells; found in the header if not given.", rich_help_panel=TEXT_FILES
+    ),
+]
+Given = ParamSpec("Given")
+
+
+class Screen(Console):
+    """A console that shows text as it is: no `:smile:` turned into a picture, no line broken on its way to a file."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, emoji=False, **options)
+        if not self.is_terminal and not os.environ.get("COLUMNS"):
+            self.width = WIDE
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """A sentence, wrapped where somebody reads it on a screen."""
+        self.print(text, style=style, soft_wrap=not self.is_terminal)
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # for `guarded` to end quietly
+
+
+def stdout() -> Screen:
+    return Screen()
+
+
+def stderr() -> Screen:
+    return Screen(stderr=True)
+
+
+def verbatim(text: object) -> str:
+    """A user's text for the console: no markup in it, and signs that are no letters written out, as \\x1b."""
+    return escape(UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text)))
+
+
+def table(first: str, *numbers: str, title: str | None = None) -> Table:
+    """A table of text and then numbers, in which long text is folded and nothing is cut off."""
+    made = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    made.add_column(first, overflow="fold")
+    for name in numbers:
+        made.add_column(name, justify="right", overflow="fold")
+    return made
+
+
+def _finite(content: Any) -> Any:
+    """JSON knows no NaN and no infinity: null."""
+    if isinstance(content, Mapping):
+        return {str(key): _finite(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def as_json_text(content: Any, *, indent: int | None = 2, encoding: str | None = "utf-8") -> str:
+    """JSON that can be written in this encoding; letters that it lacks are escaped."""
+    text = json.dumps(_finite(content), indent=indent, ensure_ascii=False, allow_nan=False)
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(_finite(content), indent=indent, allow_nan=False)
+    return text
+
+
+def print_json(content: Any) -> None:
+    print(as_json_text(content, encoding=sys.stdout.encoding))
+
+
+def stop(message: str, code: int, as_json: bool) -> NoReturn:
+    """End with a message on standard error and an exit code."""
+    if as_json:
+        told = {"error": message, "code": code}
+        print(as_json_text(told, indent=None, encoding=sys.stderr.encoding), file=sys.stderr)
+    else:
+        stderr().say(f"[bold red]error:[/] {verbatim(message)}")
+    raise SystemExit(code)
+
+
+class _Terminated(BaseException):
+    """SIGTERM, as of `timeout`: temporary files go before the process does."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    def end(*_: object) -> NoReturn:
+        raise _Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # not the main thread, which alone hears signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Signals wait for the end of the block: an import that is broken off can take Python down with it."""
+    heard: list[int] = []
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, lambda caught, _: heard.append(caught))
+    except ValueError:  # not the main thread
+        pass
+    try:
+        yield
+    finally:
+        for caught, handler in before.items():
+            signal.signal(caught, handler)
+    for caught in heard:
+        signal.raise_signal(caught)
+
+
+def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
+    """A command whose errors are one message and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: Given.args, **options: Given.kwargs) -> None:
+        as_json = bool(options.get("as_json"))
+        try:
+            with _terminable():
+                command(*args, **options)
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            stop("interrupted; nothing was written", INTERRUPTED, as_json)
+        except _Terminated:
+            stop("terminated; nothing was written", TERMINATED, as_json)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has what it wanted
+            raise SystemExit(0) from None
+        except Exception as error:
+            if os.environ.get("GBPL_TRACEBACK"):
+                traceback.print_exc()
+            stop(*_told(error), as_json)
+
+    return run
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; take fewer rows or columns, or a larger machine", WRONG
+    if isinstance(error, OSError):
+        about = f"{error.filename}: " if error.filename else ""
+        return f"{about}{error.strerror or error}", WRONG
+    ours = isinstance(error, ImportError) and str(error.name).startswith("gbpl")
+    if isinstance(error, ValueError | ImportError) and not ours:
+        return str(error) or type(error).__name__, WRONG
+    where = "GBPL_TRACEBACK=1 shows where, for a report of the fault"
+    return f"this should not have happened ({type(error).__name__}: {error}); {where}", FAULT
+
+
+def progress_bar(**options: Any) -> Progress:
+    """A bar on standard error, drawn only where somebody sees it."""
+    console = stderr()
+    columns = [
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False),
+    ]  # fmt: skip
+    return Progress(*columns, console=console, disable=not console.is_terminal, **options)

@@ -1,0 +1,89 @@
+"""`gbpl decide`: decisions for new rows, in files of any size."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gbpl.cli.console import (
+    Delimiter,
+    Encoding,
+    Json,
+    Screen,
+    guarded,
+    held,
+    print_json,
+    progress_bar,
+    stdout,
+    table,
+    verbatim,
+)
+
+if TYPE_CHECKING:
+    from gbpl.stream import Decided
+
+__all__ = ["decide"]
+
+
+@guarded
+def decide(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file that gbpl fit wrote.")],
+    new: Annotated[
+        Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with the rows to decide.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="File to write: .csv, .tsv, .parquet, .feather or .arrow."),
+    ],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN...", help="Columns to copy beside the decisions, such as an id."),
+    ] = None,
+    defer: Annotated[
+        float | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Disagreement above which a person should decide, 0 to 1; as in the fit if not given.",
+        ),
+    ] = None,
+    encoding: Encoding = "utf-8",
+    delimiter: Delimiter = None,
+    as_json: Json = False,
+) -> None:
+    """Decide new rows: action, chance of each action, disagreement, defer flag and expected gain."""
+    if defer is not None and not 0.0 <= defer <= 1.0:
+        raise ValueError(f"--defer must be from 0 to 1, got {defer:g}; try 0.8")
+    with held():
+        from gbpl.persistence import load
+        from gbpl.stream import decide_file
+    loaded = load(policy)
+    if out.exists() and os.path.samefile(out, policy):
+        raise ValueError(f"{out} is the policy itself; write to another file")
+    with progress_bar() as bar:
+        task = bar.add_task("deciding", total=None)
+        found = decide_file(
+            loaded, new, out, keep=keep or (), defer=defer, encoding=encoding, delimiter=delimiter,
+            told=lambda done, total: bar.update(task, completed=done, total=total),
+        )  # fmt: skip
+    if as_json:
+        print_json(found.to_dict() | {"file": str(out)})
+    else:
+        _tell(stdout(), found, out)
+
+
+def _tell(console: Screen, found: Decided, out: Path) -> None:
+    from gbpl.report.numbers import percent
+
+    shown = table("action", "rows", "share", title=f"{found.rows:,} rows decided")
+    for label, count in found.taken.items():
+        shown.add_row(verbatim(label), f"{count:,}", percent(count / found.rows))
+    console.print(shown)
+    if found.deferred is not None:
+        share = percent(found.deferred / found.rows)
+        console.say(f"{found.deferred:,} of them ({share}) are close calls for a person to see.")
+    for name, count in found.counts.items():
+        console.say(f"{count:,} {verbatim(name)}", style="yellow")
+    console.print(f"Written: {verbatim(out)}", soft_wrap=True)

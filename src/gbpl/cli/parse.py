@@ -1,0 +1,66 @@
+"""Values of options: numbers, fractions, and ACTION=NUMBER."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+__all__ = ["by_action", "check_settings", "number", "propensity", "text_of"]
+
+LARGEST_SEED = 2**32 - 1  # numpy's and scikit-learn's
+
+
+def number(text: str) -> float | None:
+    """A number or a fraction such as 2/3; None for anything else."""
+    try:
+        return float(Fraction(text)) if "/" in text else float(text)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        return None
+
+
+def by_action(option: str, given: Sequence[str]) -> dict[str, float]:
+    """ACTION=NUMBER, several of them."""
+    found: dict[str, float] = {}
+    for text in given:
+        label, sign, written = text.rpartition("=")
+        value = number(written)
+        if not sign or not label or value is None:
+            raise ValueError(f"{option} must be ACTION=NUMBER, such as {option} treat=0.2, got {text!r}")
+        if label in found:
+            raise ValueError(f"{option} names {label!r} twice; name it once")
+        found[label] = value
+    return found
+
+
+def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | dict[str, float] | None:
+    """A column, a number, or ACTION=NUMBER for every action."""
+    if not given:
+        return None
+    if len(given) == 1:
+        value = number(given[0])
+        if value is not None and given[0] not in columns:
+            return value
+        if given[0] in columns or "=" not in given[0]:
+            return given[0]
+    return by_action("--propensity", given)
+
+
+def check_settings(seed: int, defer: float, outcome_range: tuple[float, float] | None) -> None:
+    """Refuse what would only be found wrong after minutes of work."""
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ValueError(f"--seed must be a whole number from 0 to {LARGEST_SEED}, got {seed}; try 0")
+    if not 0.0 <= defer <= 1.0:
+        raise ValueError(f"--defer must be from 0 to 1, got {defer:g}; try 0.8")
+    if outcome_range is not None:
+        low, high = outcome_range
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(
+                f"--outcome-range must be two finite numbers, the lower one first, got {low:g} {high:g}; for yes and "
+                "no it is 0 1"
+            )
+
+
+def text_of(name: str) -> str:
+    """A file's name as text that can be written anywhere: bytes that are no letters become \\udcff."""
+    return name.encode("utf-8", "backslashreplace").decode()
