@@ -1,0 +1,169 @@
+"""When should the rule decide, and when a clinician? Simulated patients, so that the truth is known.
+
+    python examples/defer.py [--figures DIR] [--full]
+
+A trial of 1,500 patients, treated by the toss of a coin. The policy decides for 5,000 new patients, and hands those on
+whom its posterior draws disagree to a clinician, whose time costs something. `--full` fits the default networks.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LinearRegression
+
+from gbpl import MLP, FitConfig, GBPLNet, assess, defer_rule, map_rule, threshold_rule
+
+TRIAL, NEW = 1_500, 5_000
+LEVELS = np.round(np.linspace(0.0, 1.0, 21), 2)
+COSTS = (0.0, 0.01, 0.02, 0.05)  # of a clinician's look at one patient, in units of the outcome
+TIME = 0.02  # the one that is drawn
+RIGHT = 0.85  # how often the clinician takes the better action
+ALPHAS = (0.05, 0.1, 0.25, 0.5)
+EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+
+
+def patients(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features, and mean outcomes of waiting and of treating: treatment helps severe cases and harms frail ones."""
+    x = np.random.default_rng(seed).normal(size=(n, 6))  # severity, frailty, one for the outcome, three for nothing
+    effect = 0.6 * np.tanh(1.5 * x[:, 0]) - 0.5 * np.maximum(x[:, 1], 0.0) + 0.1
+    waiting = 0.5 * x[:, 2] - 0.3 * x[:, 0]
+    return x, np.column_stack([waiting, waiting + effect])
+
+
+def trial(n: int, seed: int) -> dict[str, Any]:
+    """What a trial leaves: who was treated, by the toss of a coin, and how they fared. The noise has variance one."""
+    x, mean = patients(n, seed)
+    rng = np.random.default_rng([seed, 1])
+    treated = rng.integers(2, size=n)
+    outcome = mean[np.arange(n), treated] + rng.normal(size=n)
+    return {"X": x, "y": outcome, "action": np.array(["wait", "treat"])[treated], "propensity": 0.5}
+
+
+def estimator(full: bool, seed: int) -> GBPLNet:
+    """The default, or something that takes seconds: a small network, a linear outcome model, fewer folds."""
+    if full:
+        return GBPLNet(actions=["wait", "treat"], random_state=seed)
+    quick = {"model": MLP(hidden=(32,)), "fit_config": FitConfig(learning_rate=3e-3, max_epochs=60)}
+    quick |= {"outcome_model": LinearRegression(), "committee": 3, "nuisance_folds": 3}
+    return GBPLNet(actions=["wait", "treat"], random_state=seed, **quick)
+
+
+def handing_over(action: np.ndarray, split: np.ndarray, mean: np.ndarray, cost: float) -> list[dict[str, float]]:
+    """Welfare when patients with disagreement above a level go to the clinician, and when as many are drawn by lot."""
+    better, worse, own = mean.max(axis=1), mean.min(axis=1), mean[np.arange(len(mean)), action]
+    clinician = RIGHT * better + (1 - RIGHT) * worse - cost
+    found = []
+    for level in LEVELS.tolist():
+        rule = defer_rule(action, split, level=level)
+        told = assess(rule, mean, reference=action, deferred_value=clinician)
+        perfect = assess(rule, mean, reference=action, deferred_value=better - cost)
+        lot = own.mean() + told.deferred_share * (clinician - own).mean()
+        line = {"level": level, "share": told.deferred_share, "welfare": told.welfare, "gain": told.difference}
+        found.append({**line, "se": told.difference_se, "perfect": perfect.welfare, "by_lot": float(lot)})
+    return found
+
+
+def careful(chance: np.ndarray, action: np.ndarray, mean: np.ndarray) -> list[dict[str, float]]:
+    """Waiting is the safe default: treat only where draws agree with probability above 1 - alpha."""
+    found = []
+    for alpha in ALPHAS:
+        rule = threshold_rule(chance, alpha=alpha, default=0)
+        told = assess(rule, mean, reference=action, action_probability=chance, alpha=alpha)
+        treated = rule.action == 1
+        harmed = float(np.mean(mean[treated, 1] < mean[treated, 0])) if treated.any() else 0.0
+        found.append({"alpha": alpha, "treated": float(treated.mean()), "harmed": harmed, "gain": told.difference})
+    return found
+
+
+def groups(action: np.ndarray, split: np.ndarray, mean: np.ndarray) -> list[dict[str, float]]:
+    """By disagreement: the share of patients, how often the rule is wrong, and what that costs."""
+    found = []
+    wrong, lost = action != mean.argmax(axis=1), mean.max(axis=1) - mean[np.arange(len(mean)), action]
+    for low, high in pairwise(EDGES):
+        rows = (split > low if low else split >= low) & (split <= high)
+        part = {"wrong": float(wrong[rows].mean()), "lost": float(lost[rows].mean())} if rows.any() else {}
+        found.append({"low": low, "high": high, "share": float(rows.mean()), **part})
+    return found
+
+
+def tell(found: dict[str, Any]) -> None:
+    known = found["known"]
+    print(f"welfare of {NEW:,} new patients: the rule {known['rule']:.3f}, all wait {known['wait']:.3f}, "
+          f"all treated {known['treat']:.3f}, best possible {known['best']:.3f}")  # fmt: skip
+    print(f"from the trial alone: {found['estimate']}")
+    print("disagreement    patients   wrong    lost")
+    for part in found["groups"]:
+        said = f"{part['low']:.1f} to {part['high']:.1f}     {part['share']:8.1%}"
+        print(said + (f" {part['wrong']:8.1%} {part['lost']:7.3f}" if "wrong" in part else ""))
+    print(f"a clinician who is right in {RIGHT:.0%} of cases, at a cost a patient")
+    for cost, curve in found["curves"].items():
+        best = max(curve, key=lambda line: line["welfare"])
+        said = f"hand over above {best['level']:.2f}: {best['share']:5.1%} of patients"
+        print(f"  {cost:.2f}: {said}, gain {best['gain']:.4f} ({best['se']:.4f}); everybody: {curve[0]['gain']:+.4f}")
+    print("treat only where draws agree: alpha, treated, harmed by it, change of welfare")
+    for line in found["careful"]:
+        print(f"  {line['alpha']:.2f} {line['treated']:7.1%} {line['harmed']:7.1%} {line['gain']:+8.4f}")
+
+
+def draw(found: dict[str, Any], folder: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 3.5), dpi=100, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    curve = found["curves"][TIME]
+    share = [line["share"] for line in curve]
+    left.plot(share, [line["perfect"] for line in curve], color="#009E73", ls="-.", label="never wrong")
+    left.plot(
+        share, [line["welfare"] for line in curve], color="#0072B2", marker="o", ms=3, label=f"right in {RIGHT:.0%}"
+    )
+    left.plot(share, [line["by_lot"] for line in curve], color="#D55E00", ls="--", label="same, patients by lot")
+    left.axhline(found["known"]["rule"], color="#767676", lw=1, ls=":", label="the rule alone")
+    left.set(xlabel="share handed to the clinician", ylabel=f"welfare, at {TIME:g} a look")
+    left.legend(frameon=False, fontsize=8, title="clinician", title_fontsize=8, loc="lower left")
+    known = [part for part in found["groups"] if "wrong" in part]
+    names = [f"{part['low']:.1f}–{part['high']:.1f}\n{part['share']:.0%}" for part in known]  # noqa: RUF001
+    right.bar(names, [part["wrong"] for part in known], color="#56B4E9", width=0.7)
+    right.axhline(1 - RIGHT, color="#0072B2", lw=1.5, label="the clinician's rate")
+    right.set(xlabel="disagreement (below: share of patients)", ylabel="rule takes the worse action")
+    right.legend(frameon=False, fontsize=8)
+    for ax in (left, right):
+        ax.spines[["top", "right"]].set_visible(False)
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / "defer.png")
+
+
+def main(*, full: bool = False, figures: Path | None = None, seed: int = 0) -> dict[str, Any]:
+    """Welfare over the share handed over, errors by disagreement, threshold rules; what each patient's draws say."""
+    policy = estimator(full, seed).fit(**trial(TRIAL, seed))
+    x, mean = patients(NEW, seed + 1)
+    chance = policy.posterior().action_probability(x)
+    split = 2 * chance.min(axis=1)  # what posterior.disagreement gives for two actions
+    action = map_rule(policy.predict_proba(x)).action
+    found = {
+        "known": {
+            "rule": float(mean[np.arange(NEW), action].mean()), "wait": float(mean[:, 0].mean()),
+            "treat": float(mean[:, 1].mean()), "best": float(mean.max(axis=1).mean()),
+        },
+        "estimate": str(policy.population_welfare(rule="deterministic")),
+        "groups": groups(action, split, mean),
+        "curves": {cost: handing_over(action, split, mean, cost) for cost in COSTS},
+        "careful": careful(chance, action, mean),
+        "disagreement": split,
+    }  # fmt: skip
+    tell(found)
+    if figures is not None:
+        draw(found, figures)
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--figures", type=Path, help="folder for the picture")
+    parser.add_argument("--full", action="store_true", help="the default networks")
+    parser.add_argument("--seed", type=int, default=0)
+    main(**vars(parser.parse_args()))
