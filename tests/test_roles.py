@@ -211,7 +211,8 @@ def test_rows_that_lack_something_are_left_out_and_told():
     data = read(frame, weight="w", propensity="p", group="home")
     assert_array_equal(np.flatnonzero(~data.kept), np.arange(8))
     assert data.notes == [
-        "2 rows without an outcome (earnings) left out", "1 row without an action (arm) left out",
+        "2 rows without an outcome (earnings) left out",
+        "1 row without an action (arm; NA, None, null and . in a text file mean missing) left out",
         "1 row without a weight (w) left out", "2 rows of weight 0 (w) left out",
         "1 row without a propensity (p) left out", "1 row without a group (home) left out",
     ]  # fmt: skip

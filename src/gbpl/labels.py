@@ -87,7 +87,7 @@ def check_labels(labels: Sequence[Any], name: str, n: int) -> None:
     if len(labels) == 1:
         raise TableError(
             f"every row took the action {labels[0]!r}: with one action in {name!r} there is nothing to choose; bring "
-            "rows with another"
+            "rows with another (NA, None, null and . in a text file mean missing)"
         )
     if len(labels) > min(MOST_ACTIONS, max(2, n // 2)):
         raise TableError(

@@ -104,10 +104,9 @@ class _Rows:
 
 def _reads_as_number(value: Any) -> bool:
     try:
-        float(value)
-    except (TypeError, ValueError):
+        return isinstance(value, str) and float(value) is not None
+    except ValueError:
         return False
-    return True
 
 
 def check_rows(count: int, of: int) -> None:
@@ -134,7 +133,7 @@ def read_roles(
     if roles.action is not None:
         codes, labels = read_labels(column(frame, roles.action), roles.action)
         check_labels(labels, roles.action, int(np.sum(codes >= 0)))
-        rows.keep(codes >= 0, f"without an action ({roles.action})")
+        rows.keep(codes >= 0, f"without an action ({roles.action}; NA, None, null and . in a text file mean missing)")
     weight = None if roles.weight is None else _weights(rows, roles.weight)
     chance = rows.numbers(roles.propensity, "propensity") if isinstance(roles.propensity, str) else None
     group = None if roles.group is None else _groups(rows, roles.group)

@@ -97,7 +97,7 @@ class Worth:
         """Rows by disagreement and action, and the worth where those above a level get the default action instead."""
         usual = self.single[self.default].influence
         curve = []
-        for at in LEVELS.tolist():
+        for at in sorted({*LEVELS.tolist(), level}):
             away = split > at
             value = Value(np.where(away, usual, self.value.influence), "mix", self.value.weights, self.value.groups)
             curve.append({"level": at, "share": float(away.mean()), "welfare": value.estimate, "se": value.se})
