@@ -297,6 +297,16 @@ def test_demo_tells_the_truth(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    absent = ("pandas", "polars", "matplotlib")  # not in gbpl[cli], which is all that the README installs
+
+    class Absent:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name in absent:
+                raise ModuleNotFoundError(f"No module named {name!r}")
+
+    for name in absent:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Absent(), *sys.meta_path])
     done = run(capsys, "demo", "--rows", "300", "--seed", "1")
     assert (done.code, done.err) == (0, "")
     assert "The truth, which a simulation knows" in done.out

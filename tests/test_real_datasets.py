@@ -111,6 +111,18 @@ def test_every_column_has_one_role_and_frames_agree(name: str) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["digits", "digits_logged", "email", "nsw"])
+def test_arrow_tables_hold_the_same(name: str) -> None:
+    data, other = get(name), get(name, as_frame="arrow")
+    assert other.frame.column_names == list(data.frame.columns)
+    assert other.n_rows == data.n_rows
+    for part in data.frame.columns:
+        assert_array_equal(other.frame[part].to_numpy(), data.frame[part].to_numpy())
+    if name != "email":  # its features are text
+        for key, value in data.arguments().items():
+            assert_array_equal(np.asarray(other.arguments()[key]), np.asarray(value))
+
+
 @pytest.mark.parametrize("as_frame", ["pandas", "polars"])
 @pytest.mark.parametrize(
     "name", ["nsw", "thornton_hiv", "digits", "digits_logged", "french", "jtpa_covariates", "vehicle", "yacht"]
@@ -594,8 +606,8 @@ def test_a_missing_package_says_what_to_install(
         ({"name": "zzz"}, r"got 'zzz'; try 'nsw'"),
         ({"name": None}, r"got None"),
         ({"name": "BinaryDesign"}, r"got the design 'BinaryDesign'; draw from it: BinaryDesign\(\"DGP2\"\)\.sample"),
-        ({"name": "digits", "as_frame": "panda"}, r"as_frame must be one of pandas, polars, got 'panda'; did you mean"),
-        ({"name": "jtpa", "as_frame": "arrow"}, r"as_frame must be one of pandas, polars, got 'arrow'"),
+        ({"name": "digits", "as_frame": "panda"}, r"one of pandas, polars, arrow, got 'panda'; did you mean"),
+        ({"name": "jtpa", "as_frame": "numpy"}, r"as_frame must be one of pandas, polars, arrow, got 'numpy'"),
         ({"name": "digits", "outcome": "right"}, r"digits has one outcome, got outcome='right'; leave it out"),
         ({"name": "hillstrom", "outcome": "visits"}, r"outcome must be one of visit, conversion, spend, got 'visits'"),
         ({"name": "french", "outcome": "size"}, r"outcome must be one of industry, size_value, size_momentum"),

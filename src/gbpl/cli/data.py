@@ -108,7 +108,7 @@ def datasets(
         raise ValueError(f"there is no data set {name!r}{nearest(name, names) or '; gbpl datasets lists them'}")
     if out is not None:
         check_output(out)
-    data = load(name, data_dir=data_dir)
+    data = load(name, as_frame="arrow", data_dir=data_dir)
     if out is not None:
         write_frame(out, data.frame)
     told = {

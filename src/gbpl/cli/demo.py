@@ -24,7 +24,7 @@ def _truth(design: Any, policy: Any, seed: int) -> Table:
 
     from gbpl import regret, welfare
 
-    new = design.frame(NEW_PEOPLE, seed=seed + 10**6)
+    new = design.frame(NEW_PEOPLE, seed=seed + 10**6, as_frame="arrow")
     means = design.outcome_mean(design.numeric(new))
     labels = list(design.actions)
     chosen = [labels.index(label) for label in policy.predict(new).tolist()]
@@ -64,7 +64,7 @@ def demo(
         from gbpl.datasets import EmailDesign
         from gbpl.study import learn
     design = EmailDesign()
-    trial = design.frame(rows, seed=seed)
+    trial = design.frame(rows, seed=seed, as_frame="arrow")
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}
     study = learn(trial, **roles, seed=seed, source="trial.csv")
     files = write_study(study, out / "trial.csv", out, frame=trial)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FRAMES", "Dataset", "Source", "check_choice", "import_package", "to_frame"]
 
-FRAMES = ("pandas", "polars")
+FRAMES = ("pandas", "polars", "arrow")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -59,12 +59,17 @@ class Dataset:
         Features have to be numbers. The cost is left out: give it as `cost=data.cost` if it is wanted.
         """
         self._check_numbers(self.features)
-        given: dict[str, Any] = {"X": self.frame[self.features]}
+        given: dict[str, Any] = {"X": self._part(self.features)}
         if self.outcomes is not None:
-            return {**given, "y": self.frame[self.outcomes]}
+            return {**given, "y": self._part(self.outcomes)}
         chances = self.frame[self.propensity] if isinstance(self.propensity, str) else self.propensity
         given |= {"y": self.frame[self.outcome], "action": self.frame[self.action], "propensity": chances}
-        return {**given, "controls": self.frame[self.controls]} if self.controls else given
+        return {**given, "controls": self._part(self.controls)} if self.controls else given
+
+    def _part(self, names: list[str]) -> Any:
+        if hasattr(self.frame, "column_names"):  # a pyarrow table, which scikit-learn does not know
+            return np.column_stack([self.frame[name].to_numpy() for name in names])
+        return self.frame[names]
 
     def _check_numbers(self, names: Sequence[str]) -> None:
         numeric = [name for name in names if self.frame[name].to_numpy().dtype.kind in "biuf"]
@@ -122,8 +127,10 @@ def check_choice(name: str, given: Any, known: Sequence[str], remedy: str = "") 
 
 
 def to_frame(columns: Mapping[str, np.ndarray], as_frame: str) -> Any:
-    """A pandas or a polars frame of these columns."""
+    """A pandas or a polars frame of these columns, or a pyarrow table."""
     check_choice("as_frame", as_frame, FRAMES)
+    if as_frame == "arrow":
+        return import_package("pyarrow", "as_frame='arrow'", "'gbpl[cli]'").table(dict(columns))
     library = import_package(as_frame, f"as_frame={as_frame!r}", as_frame)
     return library.DataFrame(dict(columns))
 

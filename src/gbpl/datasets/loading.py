@@ -78,7 +78,7 @@ def load(
     data_dir: str | os.PathLike[str] | None = None,
     outcome: str | None = None,
 ) -> Dataset:
-    """A data set of `catalog()` by name, as a pandas or a polars frame with the roles of its columns.
+    """A data set of `catalog()` by name: a pandas or polars frame or a pyarrow table, with the roles of its columns.
 
     Sets that come from a file are looked for in `data_dir`, else in the folder that the environment variable
     GBPL_DATA_DIR names; none is part of gbpl. `outcome` is for sets with several, such as "spend" of "hillstrom" or
