@@ -20,8 +20,9 @@ import gbpl.study
 from gbpl import FitConfig, GBPLNet, Linear, cli
 from gbpl.encoding import Encoder
 from gbpl.gain import GainSlope
+from gbpl.networks import Networks
 from gbpl.persistence import SavedPolicy
-from gbpl.saved import Networks, Rule
+from gbpl.saved import Rule
 from gbpl.study import learn
 
 SUFFIXES = (".csv", ".parquet", ".feather", ".arrow")

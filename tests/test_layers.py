@@ -17,6 +17,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "gbpl"
 LAYERS = (
     (
         "version",
+        "blas",
         "files",
         "arrow_arrays",
         "frames",

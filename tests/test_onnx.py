@@ -14,8 +14,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gbpl.encoding import Encoder
 from gbpl.gain import GainSlope
+from gbpl.networks import ACTIVATIONS, SQUASHINGS, Networks
 from gbpl.onnx import to_onnx
-from gbpl.saved import ACTIVATIONS, SQUASHINGS, Networks, NumpyPolicy, Rule
+from gbpl.saved import NumpyPolicy, Rule
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")

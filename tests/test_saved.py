@@ -337,7 +337,7 @@ def test_blas_has_its_threads_back_whoever_ends_first(file):
 
     from threadpoolctl import threadpool_info, threadpool_limits
 
-    from gbpl.networks import one_thread
+    from gbpl.blas import one_thread
 
     def threads():
         return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]

@@ -29,12 +29,13 @@ import numpy as np
 import scipy.linalg
 from scipy.stats import norm, t
 
+from gbpl.blas import few_threads, one_thread
 from gbpl.evaluate import member_policies
 from gbpl.fit import fit_stack
 from gbpl.posteriors.base import PosteriorError, Problem
 from gbpl.posteriors.bootstrap import bootstrap_members
 from gbpl.posteriors.laplace import jacobian_rows
-from gbpl.posteriors.last_layer import BLOCK, features, few_threads, gauss_newton, last_layer, require_last_layer
+from gbpl.posteriors.last_layer import BLOCK, features, gauss_newton, last_layer, require_last_layer
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -373,7 +374,7 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
         require_last_layer(problem.model, "SafeBayes")
         held = member.validation
         target = fit.target[member.table * len(fit.x) + held]
-        with few_threads(0):  # many small products
+        with one_thread():  # many small products
             totals += _sequential_loss(problem, fit.x[held], target, precisions)
         rows += len(held)
     best = int(np.argmin(totals))

@@ -83,7 +83,7 @@ def freeze(
             members += [member] * len(drawn[-1])
     return SavedPolicy(
         networks,
-        weights=np.asarray(np.asarray(weights, np.float32), np.float64),
+        weights=np.asarray(np.asarray(weights, np.float32), np.float64),  # as JAX rounds them
         mean=standardizer.mean,
         scale=standardizer.scale,
         actions=actions,

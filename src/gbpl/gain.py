@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gbpl.welfare import deterministic
+
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
@@ -62,10 +64,7 @@ def priced_action(
     gain: Float[np.ndarray, "row action"], prices: Float[np.ndarray, " action"]
 ) -> Int[np.ndarray, " row"]:
     """The action of largest gain less its price; equal ones go to the later of two actions, the first of more."""
-    net = gain - prices
-    if net.shape[1] == 2:
-        return (net[:, 1] >= net[:, 0]).astype(np.int64)
-    return np.argmax(net, axis=1)
+    return deterministic(gain - prices)
 
 
 def capacity_prices(

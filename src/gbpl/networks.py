@@ -7,14 +7,14 @@ no compiler; the tests hold both to each other.
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from gbpl.blas import one_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -78,39 +78,6 @@ class Networks:
     def chosen(self, raw: Float[np.ndarray, "... raw"]) -> Int[np.ndarray, "..."]:
         """Action of each output: squashing keeps the order of the raw ones."""
         return (raw[..., 0] >= 0.0).astype(np.int64) if raw.shape[-1] == 1 else np.argmax(raw, axis=-1)
-
-
-class _OneThread:
-    """BLAS on one thread while every core has rows of its own; calls that overlap share the limit.
-
-    Threads of BLAS under threads of ours wait for each other: on two busy cores that is five times slower.
-    """
-
-    def __init__(self) -> None:
-        self.lock, self.inside = threading.Lock(), 0
-        self.controller: Any = None
-        self.limit: Any = None
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        with self.lock:
-            if self.inside == 0:
-                if self.controller is None:
-                    from threadpoolctl import ThreadpoolController
-
-                    self.controller = ThreadpoolController()
-                self.limit = self.controller.limit(limits=1, user_api="blas")
-            self.inside += 1
-        try:
-            yield
-        finally:
-            with self.lock:
-                self.inside -= 1
-                if self.inside == 0:
-                    self.limit.restore_original_limits()
-
-
-one_thread = _OneThread()
 
 
 def _dense(x: np.ndarray, layer: Float[np.ndarray, "member in out"]) -> Float[np.ndarray, "member row out"]:

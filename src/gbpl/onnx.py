@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from gbpl.files import replacing
-from gbpl.saved import Networks, NumpyPolicy
+from gbpl.networks import Networks
+from gbpl.saved import NumpyPolicy
 from gbpl.version import __version__
 
 __all__ = ["to_onnx"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -10,7 +11,7 @@ import numpy as np
 
 from gbpl.decisions import disagreement
 from gbpl.gain import GainSlope, priced_action
-from gbpl.networks import ACTIVATIONS, SQUASHINGS, Committee, Networks, project
+from gbpl.networks import Committee, Networks, project
 from gbpl.welfare import deterministic
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from gbpl.encoding import Encoder
 
-__all__ = ["ACTIVATIONS", "SQUASHINGS", "Decisions", "Networks", "NumpyPolicy", "Rule"]
+__all__ = ["Decisions", "NumpyPolicy", "Rule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +111,9 @@ class NumpyPolicy:
 
     def with_study(self, *, rule: Rule, encoder: Encoder | None, summary: Mapping[str, Any] | None) -> Self:
         """The same policy with the rule, encoder and summary of a study."""
-        names = getattr(self, "feature_names_in_", None)
-        return type(self)(
-            self.networks, weights=self.weights, mean=self.mean, scale=self.scale, actions=self.actions_,
-            feature_names=None if names is None else names.tolist(), draws=self.draws, draw_member=self.draw_member,
-            gain=self.gain, rule=rule, encoder=encoder, summary=summary,
-        )  # fmt: skip
+        made = copy.copy(self)
+        made.rule, made.encoder, made.summary = rule, encoder, summary
+        return made
 
     def __repr__(self) -> str:
         shown = ", ".join(str(label) for label in self.actions_.tolist()[:5])

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.linalg
-from threadpoolctl import ThreadpoolController
 
+from gbpl.blas import few_threads, one_thread
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
 from gbpl.posteriors.gauss_newton import curvature_root
 
@@ -59,17 +58,6 @@ def _curvature(
 ) -> Float[Array, "row raw raw"]:
     root = curvature_root(surrogate, raw, target, zeta)
     return jnp.einsum("nsk,nsl,n->nkl", root, root, weight)
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """Made once: finding the libraries reads through all that the process has loaded."""
-    return ThreadpoolController()
-
-
-def few_threads(order: int) -> AbstractContextManager[Any]:
-    """One BLAS thread for a small matrix: on busy cores the others cost more, waiting, than they do."""
-    return _blas().limit(limits=1 if order <= 2_000 else None, user_api="blas")
 
 
 def require_last_layer(model: ScoreModel, method: str) -> None:
@@ -202,7 +190,7 @@ def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
 
     total = np.zeros((size, count, size, count))
     starts = range(0, len(problem), BLOCK)
-    with few_threads(1), ThreadPoolExecutor(os.cpu_count()) as pool:
+    with one_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
         for part in pool.map(block, starts):
             total += part
     for k in range(count):
