@@ -153,7 +153,7 @@ def test_without_the_data_the_rest_is_run(tmp_path: Path, monkeypatch: pytest.Mo
     [
         ({"tables": ("table-1",)}, "table must be one of synthetic-binary, .*got 'table-1'"),
         ({"trials": 0}, "trials must be at least 1, got 0"),
-        ({"engine": "spark"}, "engine must be 'local' or 'ray', got 'spark'"),
+        ({"engine": "spark"}, "engine must be 'local', 'ray' or a joblib backend .*got 'spark'"),
         ({"device": "tpu"}, "device must be"),
     ],
 )

@@ -23,7 +23,7 @@ class FitConfig:
 
     An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size` is the most
     rows a step takes; None means 128, and less for small samples. The weights kept are those of the epoch with the
-    lowest validation loss.
+    lowest validation loss. With `decay_steps` the learning rate falls to zero over so many steps, as half a cosine.
     """
 
     learning_rate: float = 1e-3
@@ -32,14 +32,15 @@ class FitConfig:
     patience: int = 10
     clip_norm: float = 10.0
     epoch_rows: int = 32_768
+    decay_steps: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip_norm"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be a finite number > 0, got {getattr(self, name)}")
-        for name in ("max_epochs", "patience", "epoch_rows", "batch_size"):
+        for name in ("max_epochs", "patience", "epoch_rows", "batch_size", "decay_steps"):
             value = getattr(self, name)
-            if value is None and name == "batch_size":
+            if value is None and name in ("batch_size", "decay_steps"):
                 continue
             if not (isinstance(value, int | np.integer) and value >= 1):
                 raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
@@ -52,7 +53,10 @@ class FitConfig:
         return steps, -(-rows // steps)
 
     def optimizer(self) -> optax.GradientTransformation:
-        return optax.chain(optax.clip_by_global_norm(self.clip_norm), optax.adam(self.learning_rate))
+        rate: float | optax.Schedule = self.learning_rate
+        if self.decay_steps is not None:
+            rate = optax.cosine_decay_schedule(self.learning_rate, self.decay_steps)
+        return optax.chain(optax.clip_by_global_norm(self.clip_norm), optax.adam(rate))
 
 
 class Batches:

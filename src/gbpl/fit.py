@@ -24,6 +24,7 @@ import optax
 
 from gbpl.batches import Batches, FitConfig
 from gbpl.devices import DeviceName, aligned_empty, as_aligned, member_sharding, resolve_devices, shared_sharding
+from gbpl.hosts import share
 from gbpl.models import ScoreModel
 from gbpl.priors import GaussianPrior, squared_norm
 from gbpl.progress import Progress
@@ -218,21 +219,28 @@ def fit_stack(
     config = config or FitConfig()
     if not members:
         raise ValueError("fit_stack needs at least one member, got none")
+    if hasattr(model, "fit_stacks"):
+        problem = StackProblem(x, target, members)
+        return model.fit_stacks([problem], objective, config=config, device=device, progress=progress)[0]
     devices = resolve_devices(device)
     data = jax.tree.map(as_aligned, (x, target))
-    groups: dict[tuple, list[int]] = {}
-    for number, member in enumerate(members):
-        groups.setdefault((config.batch_shape(len(member.train))[0], len(member.validation) > 0), []).append(number)
     bar = Progress("fitting", len(members), show=progress)
-    finished: list[_Finished | None] = [None] * len(members)
+
+    def fitted(numbers: Sequence[int]) -> list[_Finished]:
+        groups: dict[tuple, list[int]] = {}
+        for number in numbers:
+            shape = config.batch_shape(len(members[number].train))[0], len(members[number].validation) > 0
+            groups.setdefault(shape, []).append(number)
+        finished: dict[int, _Finished] = {}
+        for together in groups.values():
+            group = _Group([members[i] for i in together], data, objective, model, config, devices)
+            finished |= {together[place]: result for place, result in group.run(bar)}
+        return [finished[number] for number in numbers]
+
     try:
-        for numbers in groups.values():
-            group = _Group([members[i] for i in numbers], data, objective, model, config, devices)
-            for place, result in group.run(bar):
-                finished[numbers[place]] = result
+        done = share(members, data, fitted)
     finally:
         bar.close()
-    done = [result for result in finished if result is not None]
     return StackFit(
         members=tuple(members),
         params=jax.tree.map(lambda *leaves: np.stack(leaves), *[result.params for result in done]),
@@ -266,6 +274,8 @@ def fit_stacks(
     large one.
     """
     options: Any = {"config": config, "device": device, "progress": progress}
+    if hasattr(model, "fit_stacks"):  # a model with a part that no gradient learns
+        return model.fit_stacks(problems, objective, **options)
     if len(problems) == 1:
         return [fit_stack(*problems[0], objective, model, **options)]
     starts = np.cumsum([0, *(len(problem.x) for problem in problems)])

@@ -1,26 +1,35 @@
-"""Decisions for a file of any size: batch by batch in, batch by batch out, in bounded memory."""
+"""Decisions for a file of any size: batch by batch in, batch by batch out, in bounded memory.
+
+By a Ray cluster, Parquet is cut into pieces at batches' ends, so that every batch, and with it every digit, is that of
+one reader; each piece becomes a file of its own in a folder.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.frames import TableError, column
+from gbpl.engines import check_engine, run_tasks
+from gbpl.files import PREFIX, check_folder, together
+from gbpl.frames import TableError, column, require_columns
 from gbpl.persistence import SavedPolicy
+from gbpl.table_formats import PARQUET, arrow, reading
 from gbpl.table_writer import open_writer
 from gbpl.tables import open_batches
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["Decided", "decide_file"]
+__all__ = ["Decided", "decide_dataset", "decide_file"]
 
 ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
+BATCHES_A_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
 
 
 @dataclass(slots=True)
@@ -35,6 +44,16 @@ class Decided:
     deferred: int | None = None
     gain: float | None = None
     counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Decided) -> None:
+        """Count in what was decided elsewhere."""
+        self.rows += other.rows
+        self.taken.update(other.taken)
+        self.counts.update(other.counts)
+        if other.deferred is not None:
+            self.deferred = (self.deferred or 0) + other.deferred
+        if other.gain is not None:
+            self.gain = (self.gain or 0.0) + other.gain
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, for JSON."""
@@ -57,16 +76,21 @@ def decide_file(
     encoding: str = "utf-8",
     delimiter: str | None = None,
     told: Callable[[int, int | None], None] | None = None,
+    engine: str = "local",
 ) -> Decided:
     """Decide every row of a table and write the decisions; columns named in `keep` are copied beside them.
 
-    `told(done, total)` hears of the progress; the total is None where the file does not say.
+    `told(done, total)` hears of the progress; the total is None where the file does not say. With `engine="ray"` a
+    cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order of the rows, and
+    both are where every node sees them. `row` counts through the files in the order of their names.
     """
+    if check_engine(engine) != "local":
+        return _decide_pieces(policy, data, out, keep, defer, told, engine)
     needed, kinds = _needed(policy)
     columns = list(dict.fromkeys([*needed, *keep]))
     writer = open_writer(out, inputs=[data])
     with open_batches(data, columns=columns, kinds=kinds, rows=ROWS, encoding=encoding, delimiter=delimiter) as batches:
-        found = Decided(taken=Counter({label: 0 for label in policy.actions_.tolist()}))
+        found = _nothing(policy)
         with writer:
             for batch in batches:
                 writer.write(_decided(policy, batch, needed, keep, defer, found))
@@ -75,6 +99,10 @@ def decide_file(
             if found.rows == 0:
                 raise TableError(f"{data.name} has no rows; there is nothing to decide")
     return found
+
+
+def _nothing(policy: SavedPolicy) -> Decided:
+    return Decided(taken=Counter({label: 0 for label in policy.actions_.tolist()}))
 
 
 def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
@@ -127,3 +155,137 @@ def _decided(
     if decided.expected_gain is not None:
         found.gain = (found.gain or 0.0) + float(decided.expected_gain.sum())
     return {"row": made.pop("row"), **{name: batch.column(name) for name in keep}, **made}
+
+
+# -- by a cluster -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Consecutive rows of a Parquet file, and where they go; `before` are the rows of the files that come first."""
+
+    file: Path
+    start: int
+    stop: int
+    before: int
+    out: str
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """The batches that reading the whole file would cut from these rows; only their row groups are read."""
+        with reading(self.file), arrow(".parquet").ParquetFile(self.file, pre_buffer=False) as parquet:
+            sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+            starts = np.cumsum([0, *sizes])
+            groups = np.flatnonzero((starts[1:] > self.start) & (starts[:-1] < self.stop)).tolist()
+            skipped, left = self.start - int(starts[groups[0]]), self.stop - self.start
+            held: list[Any] = []  # read, and less than a batch
+            for batch in parquet.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=False):
+                held.append(batch.slice(skipped))
+                skipped = max(0, skipped - batch.num_rows)
+                table = arrow().Table.from_batches(held).select(list(columns))
+                while left and table.num_rows >= (size := min(rows, left)):
+                    yield table.slice(0, size).combine_chunks().to_batches()[0]
+                    table, left = table.slice(size), left - size
+                held = table.to_batches()
+
+
+def _parquet_files(data: Path, columns: Sequence[str], keep: Sequence[str]) -> dict[Path, int]:
+    """The file, or the folder's Parquet files by name, with their rows; all have the columns, and keep one type."""
+    found = {}
+    if not data.is_dir() and data.suffix.lower() not in PARQUET:
+        raise TableError(f"{data.name} is not Parquet, which is what a cluster reads; use engine='local'")
+    files = [data]
+    if data.is_dir():  # names that begin with . or _ are not data, as for Spark and pyarrow
+        files = sorted(path for path in data.iterdir() if path.suffix.lower() in PARQUET and path.name[0] not in "._")
+        if not files:
+            raise TableError(f"the folder {data} has no Parquet files; their names end in {' or '.join(PARQUET)}")
+    for file in files:
+        with open_batches(file, columns=columns) as batches:
+            found[file] = int(batches.total_rows or 0)
+    for name in keep:
+        types = {arrow(".parquet").read_schema(file).field(name).type for file, rows in found.items() if rows}
+        if len(types) > 1:
+            told = " and ".join(sorted(map(str, types)))
+            raise TableError(f"the column {name!r} to keep is {told} in the files of {data}; write them with one type")
+    if not sum(found.values()):
+        raise TableError(f"{data.name} has no rows; there is nothing to decide")
+    return found
+
+
+def _pieces(files: dict[Path, int]) -> list[_Piece]:
+    size, before = ROWS * BATCHES_A_PIECE, 0
+    found: list[_Piece] = []
+    for file, rows in files.items():
+        for start in range(0, rows, size):
+            out = f"part-{len(found):05d}.parquet"
+            found.append(_Piece(file.resolve(), start, min(start + size, rows), before, out))
+        before += rows
+    return found
+
+
+def _decide_pieces(
+    policy: SavedPolicy,
+    data: Path,
+    out: Path,
+    keep: Sequence[str],
+    defer: float | None,
+    told: Callable[[int, int | None], None] | None,
+    engine: str,
+) -> Decided:
+    check_folder(out)
+    if out.is_dir() and any(out.iterdir()):
+        raise TableError(f"{out} has files in it; decisions of a cluster go to a folder of their own: name a new one")
+    needed, _ = _needed(policy)
+    files = _parquet_files(data, list(dict.fromkeys([*needed, *keep])), keep)
+    pieces, total, done = _pieces(files), sum(files.values()), 0
+    parts: dict[int, Decided] = {}
+    with together(out) as folder:
+        decide = partial(_decide_piece, policy=policy, keep=keep, defer=defer, rows=ROWS, folder=folder.resolve())
+        for number, part in run_tasks(decide, pieces, engine=engine):
+            parts[number] = part
+            done += part.rows
+            if told is not None:
+                told(done, total)
+        for left in folder.glob(f"{PREFIX}*"):  # by workers that were killed
+            left.unlink()
+    found = _nothing(policy)
+    for number in range(len(pieces)):  # sums of gains do not depend on who was first
+        found.add(parts[number])
+    return found
+
+
+def _decide_piece(
+    piece: _Piece, *, policy: SavedPolicy, keep: Sequence[str], defer: float | None, rows: int, folder: Path
+) -> Decided:
+    needed, _ = _needed(policy)
+    found, first = _nothing(policy), piece.before + piece.start
+    found.rows = first
+    with open_writer(folder / piece.out) as writer:
+        for batch in piece.batches(list(dict.fromkeys([*needed, *keep])), rows):
+            writer.write(_decided(policy, batch, needed, keep, defer, found))
+    found.rows -= first
+    return found
+
+
+def decide_dataset(policy: SavedPolicy, dataset: Any, *, keep: Sequence[str] = (), defer: float | None = None) -> Any:
+    """The decisions as a Ray Dataset, from one of a policy's columns: for data that are on Ray already.
+
+    It has the columns of `decide_file` but `row`, since the rows of a Dataset have no numbers; a row named in an error
+    is one of its batch.
+
+    >>> people = ray.data.read_parquet("s3://trial/people")  # doctest: +SKIP
+    >>> decide_dataset(gbpl.load("policy.gbpl"), people, keep=["id"]).write_parquet("s3://trial/decisions")
+    ... # doctest: +SKIP
+    """
+    needed, _ = _needed(policy)
+    require_columns([*needed, *keep], dataset.columns(), "the dataset")
+    decide = partial(_decided_table, policy=policy, needed=needed, keep=keep, defer=defer)
+    return dataset.map_batches(decide, batch_format="pyarrow", batch_size=ROWS)
+
+
+def _decided_table(
+    table: Any, *, policy: SavedPolicy, needed: Sequence[str], keep: Sequence[str], defer: float | None
+) -> Any:
+    pa = arrow()
+    columns = _decided(policy, table, needed, keep, defer, _nothing(policy))
+    columns.pop("row")
+    return pa.table({name: pa.array(v) if isinstance(v, np.ndarray) else v for name, v in columns.items()})

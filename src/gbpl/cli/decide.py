@@ -51,6 +51,13 @@ def decide(
     ] = None,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="local, or ray to spread a Parquet file, or a folder of them, over a cluster; --out is then a folder.",
+        ),
+    ] = "local",
     as_json: Json = False,
 ) -> None:
     """Decide new rows: action, chance of each action, disagreement, defer flag and expected gain."""
@@ -66,7 +73,7 @@ def decide(
         task = bar.add_task("deciding", total=None)
         found = decide_file(
             loaded, new, out, keep=keep or (), defer=defer, encoding=encoding, delimiter=delimiter,
-            told=lambda done, total: bar.update(task, completed=done, total=total),
+            told=lambda done, total: bar.update(task, completed=done, total=total), engine=engine,
         )  # fmt: skip
     if as_json:
         print_json(found.to_dict() | {"file": str(out)})

@@ -15,7 +15,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from gbpl.devices import resolve_devices
+from gbpl.engines import check_engine, run_tasks, task_needs
 from gbpl.openml import DataUnavailableError
 from gbpl.paper.catalog import TABLES, UCI
 from gbpl.paper.posterior import example
@@ -92,8 +94,7 @@ class Run:
                 raise ValueError(f"table must be one of {', '.join(known)}, got {name!r}")
         if self.trials is not None and self.trials < 1:
             raise ValueError(f"trials must be at least 1, got {self.trials}")
-        if self.engine not in ("local", "ray"):
-            raise ValueError(f"engine must be 'local' or 'ray', got {self.engine!r}")
+        check_engine(self.engine)
         object.__setattr__(self, "platform", resolve_devices(self.device)[0].platform)  # type: ignore[arg-type]
         if self.quick and self.trials is None:
             object.__setattr__(self, "trials", QUICK_TRIALS)
@@ -219,8 +220,8 @@ def _all_of(folder: Path, blocks: Sequence[Block], settings: Settings) -> list[B
 
 def _finished(run: Run, folder: Path, blocks: Sequence[Block]) -> Iterator[Block]:
     """Blocks as they are computed and kept; what is in them does not depend on the order."""
-    if run.engine == "ray":
-        yield from _by_ray(run, folder, blocks)
+    if run.engine != "local":
+        yield from _by_engine(run, folder, blocks)
     elif run.platform == "cpu":
         for block in blocks:
             yield _keep(folder, block, *_timed(block, run.settings))
@@ -267,25 +268,12 @@ def _environment(**values: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _by_ray(run: Run, folder: Path, blocks: Sequence[Block]) -> Iterator[Block]:
-    """The same blocks as tasks of a Ray cluster, each with two cores or one GPU; they are kept here."""
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise ValueError("engine='ray' needs Ray: pip install 'gbpl[ray]', or use engine='local'") from error
-    started = not ray.is_initialized()
-    if started:
-        ray.init(log_to_driver=False, include_dashboard=False)
-    try:
-        needs: dict[str, Any] = {"num_cpus": 2} if run.platform == "cpu" else {"num_gpus": 1}
-        task = ray.remote(**needs)(_timed)
-        waiting = {task.remote(block, run.settings): block for block in blocks}
-        while waiting:
-            (finished,), _ = ray.wait(list(waiting), num_returns=1)
-            yield _keep(folder, waiting.pop(finished), *ray.get(finished))
-    finally:
-        if started:
-            ray.shutdown()
+def _by_engine(run: Run, folder: Path, blocks: Sequence[Block]) -> Iterator[Block]:
+    """The same blocks as tasks elsewhere, the longest first, so that no worker ends alone; they are kept here."""
+    tasks = sorted(blocks, key=lambda block: -block.work)
+    compute = partial(_timed, settings=replace(run.settings, device=run.platform))
+    for number, found in run_tasks(compute, tasks, engine=run.engine, **task_needs(run.platform)):  # type: ignore[arg-type]
+        yield _keep(folder, tasks[number], *found)
 
 
 # -- what is written ----------------------------------------------------------------------------------------
