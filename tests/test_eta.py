@@ -412,14 +412,14 @@ def refit_by_hand(fit, stack):
 @pytest.mark.parametrize("name", ["network", "softmax"])
 def test_refits_restated(name, monkeypatch):
     fit, stacks = path_of(name), []
-    real = gbpl.eta.fit_stack
+    real = gbpl.path.fit_stack
 
     def watched(*given, **options):
         assert options["config"] is SHORT
         stacks.append(real(*given, **options))
         return stacks[-1]
 
-    monkeypatch.setattr("gbpl.eta.fit_stack", watched)
+    monkeypatch.setattr("gbpl.path.fit_stack", watched)
     found = refit(fit, refits=12, seed=3)
     (stack,) = stacks
     assert len(stack.members) == found.count == 12

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gbpl.encoding import Encoder
 from gbpl.gain import GainSlope
-from gbpl.networks import ACTIVATIONS, SQUASHINGS, Networks
+from gbpl.networks import ACTIVATIONS, SQUASHINGS, Forests, Networks, Part
 from gbpl.onnx import to_onnx
 from gbpl.saved import NumpyPolicy, Rule
 
@@ -46,6 +46,25 @@ def policy_of(made: Networks, count=3, **more) -> NumpyPolicy:
     weights = np.random.default_rng(1).dirichlet(np.ones(len(made.last)))
     told = {"weights": weights, "mean": CENTRE, "scale": SPREAD, "actions": np.arange(count)}
     return NumpyPolicy(made, **(told | more))
+
+
+def splines(knots=6, squashing="softmax", count=3, members=4):
+    rng = np.random.default_rng([knots, count])
+    raw = 1 if squashing in ("tanh", "clip") else count
+    last = rng.normal(size=(members, len(CENTRE) * (knots - 1) + 1, raw)).astype(np.float32)
+    return Networks((), last, "tanh", squashing, knots=knots)
+
+
+def forests(depth=3, squashing="softmax", count=3, members=5):
+    """Three forests of six trees; a quarter of the nodes are not split, and a threshold is a row's own value."""
+    rng = np.random.default_rng([depth, count])
+    raw, shape = 1 if squashing in ("tanh", "clip") else count, (3, 6, 2**depth - 1)
+    threshold = np.where(rng.random(shape) < 0.25, np.inf, rng.normal(size=shape)).astype(np.float32)
+    feature = rng.integers(0, len(CENTRE), shape).astype(np.int32)
+    feature[0, 0, 0], threshold[0, 0, 0] = 1, ((X - CENTRE) / SPREAD).astype(np.float32)[17, 1]
+    value = rng.normal(size=(3, 6, 2**depth, 4)).astype(np.float32)
+    forest = np.array([2, 0, 1, 0, 2], np.int32)[:members]
+    return Forests(feature, threshold, value, forest, rng.normal(size=(members, 5, raw)).astype(np.float32), squashing)
 
 
 @pytest.fixture
@@ -87,6 +106,46 @@ def test_a_file_gives_the_numbers_of_numpy(export, activation, hidden, squashing
     assert found[0].std() > 0.05, "a constant policy would prove nothing"
     assert assert_same(policy, found).mean() > 0.99
     assert len(np.unique(found[1])) > count / 2
+
+
+@pytest.mark.parametrize(("squashing", "count"), SHAPES)
+@pytest.mark.parametrize("make", [splines, forests])
+def test_splines_and_forests_give_the_numbers_of_numpy(export, make, squashing, count):
+    policy = policy_of(make(squashing=squashing, count=count), count)
+    found = export(policy, X)
+    assert found[0].std() > 0.05, "a constant policy would prove nothing"
+    assert assert_same(policy, found).mean() > 0.99
+
+
+@pytest.mark.parametrize("depth", [1, 2, 7])
+def test_trees_of_any_depth(export, depth):
+    policy = policy_of(forests(depth))
+    assert_same(policy, export(policy, X))
+
+
+@pytest.mark.parametrize("knots", [3, 4, 12])
+def test_splines_of_any_knots(export, knots):
+    policy = policy_of(splines(knots))
+    assert_same(policy, export(policy, X))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3000])
+def test_a_mixture_is_the_sum_of_its_parts(export, rows):
+    weights = np.random.default_rng(4).dirichlet(np.ones(13))
+    beside = [Part(forests(), weights[4:9]), Part(splines(), weights[9:])]
+    policy = policy_of(networks(), weights=weights[:4], beside=beside)
+    assert_same(policy, export(policy, X[:rows]), X[:rows])
+
+
+def test_a_row_that_numpy_refuses_is_not_decided_by_trees(export):
+    policy = policy_of(forests(), weights=np.full(5, 0.1), beside=[Part(splines(), np.full(4, 0.1))])
+    x = X[:20].copy()
+    x[3, 1], x[7, 0], x[9, 2] = np.nan, np.inf, -np.inf
+    bad = np.isin(np.arange(20), [3, 7, 9])
+    probability, action = export(policy, x)
+    assert np.isnan(probability[bad]).all()
+    assert action[bad].tolist() == [-1] * 3
+    assert_same(policy, (probability[~bad], action[~bad]), X[:20][~bad])
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 3000])
@@ -141,6 +200,11 @@ def test_a_file_is_valid_and_old_enough(tmp_path, squashing, count):
     onnx.checker.check_model(model, full_check=True)
     assert [(item.domain, item.version) for item in model.opset_import] == [("", 17)]
     assert model.ir_version <= 9, "onnxruntime 1.17 reads up to 9"
+    mixture = policy_of(
+        forests(2, squashing, count), count, beside=[Part(splines(4, squashing, count), np.full(4, 0.1))]
+    )
+    to_onnx(mixture, tmp_path / "mixture.onnx")
+    onnx.checker.check_model(onnx.load(tmp_path / "mixture.onnx"), full_check=True)
     other = pytest.importorskip("onnx.reference").ReferenceEvaluator(model)
     assert_same(policy, other.run(None, {"features": X[:50]}), X[:50])
 

@@ -7,6 +7,8 @@ import pickle
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,10 +19,15 @@ from safetensors.numpy import save
 
 import gbpl
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures
+from gbpl.evaluate import Mixed, Mixture, combined_policy, member_policies
+from gbpl.forest import ForestFeatures
+from gbpl.freeze import check_frozen, freeze
 from gbpl.gain import GainSlope, capacity_prices, gain_slope, priced_action
-from gbpl.networks import project
-from gbpl.persistence import SavedPolicyError, _digest
+from gbpl.networks import Forests, Networks, Part, project
+from gbpl.persistence import SavedPolicy, SavedPolicyError, _digest
+from gbpl.posterior import Posterior
 from gbpl.saved import Rule
+from gbpl.splines import Splines
 
 N = 410
 rng = np.random.default_rng(3)
@@ -28,19 +35,24 @@ X = rng.normal(size=(N, 4)) * [1.0, 10.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
 Y3 = np.column_stack([np.zeros(N), X[:, 0], 0.1 * (X[:, 1] - 50.0)]) + rng.normal(size=(N, 3))
 NEW = rng.normal(size=(3000, 4)) * [1.5, 15.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
 FAST = FitConfig(max_epochs=15)
+QUICK = FitConfig(max_epochs=30, learning_rate=0.03)
+SMALL = ForestFeatures(trees=8, depth=3, components=8)
 
 POLICIES = {
     "binary": dict(model=MLP(hidden=(32, 16))),
     "relu": dict(model=MLP(hidden=(32,), activation="relu")),
     "silu": dict(model=MLP(hidden=(32,), activation="silu")),
-    "linear": dict(model=Linear(), fit_config=FitConfig(max_epochs=30, learning_rate=0.03)),
+    "linear": dict(model=Linear(), fit_config=QUICK),
     "random features": dict(model=RandomFeatures(n_features=64, seed=5)),
     "unsquashed": dict(model=Linear(), surrogate=Binary(squash=False), zeta=1.0),
     "three": dict(model=MLP(hidden=(32, 16))),
     "three, gap": dict(model=MLP(hidden=(32,)), surrogate=BaselineGap(3, baseline=1)),
     "three, unsquashed": dict(model=Linear(), surrogate=FullVector(3, squash=False), zeta=1.0),
     "alone": dict(model=MLP(hidden=(32,)), committee=None, zeta=0.5),
+    "three, forest": dict(model=SMALL, fit_config=QUICK, committee=2),
+    "three, splines": dict(model=Splines(knots=5), fit_config=QUICK, committee=2),
 }
+MIXED = ("three", "three, forest", "three, splines")
 FITTED: dict[str, GBPLNet] = {}
 
 
@@ -77,7 +89,7 @@ def test_a_loaded_policy_gives_the_same_numbers(name, tmp_path):
     assert loaded.actions_.tolist() == policy.actions_.tolist()
 
 
-@pytest.mark.parametrize("name", ["binary", "relu", "three", "three, gap", "random features"])
+@pytest.mark.parametrize("name", ["binary", "relu", "three", "three, gap", "random features", "three, forest"])
 def test_a_loaded_policy_has_the_posterior(name, tmp_path):
     policy = fitted(name)
     policy.save(tmp_path / "p", draws=120)
@@ -93,6 +105,167 @@ def test_a_loaded_policy_has_the_posterior(name, tmp_path):
     assert_allclose(decided.disagreement, count / (count - 1) * (1.0 - found.max(axis=1)), atol=1e-12)
     assert_array_equal(decided.deferred, decided.disagreement > 0.5)
     assert loaded.decide(NEW, defer=1.0).deferred.sum() == 0
+
+
+# -- members of several models ----------------------------------------------------------------------------------------
+
+
+def side_by_side():
+    """Model, parameters and weights of three policies in one committee, members in any order, and their posterior."""
+    policies = [fitted(name) for name in MIXED]
+    counts = [len(policy.member_weights_) for policy in policies]
+    owner = np.random.default_rng(0).permutation(np.repeat(np.arange(3), counts))
+    weights, parts, share = np.empty(len(owner)), np.empty(len(owner), object), np.empty(len(owner))
+    for number, policy in enumerate(policies):
+        posterior = policy.posterior()
+        weights[owner == number] = policy.member_weights_ / 3.0
+        parts[owner == number], share[owner == number] = posterior.parts, posterior.weights
+    model, params = Mixture(tuple(p.model_ for p in policies)), Mixed(owner, tuple(p.params_ for p in policies))
+    first = policies[0]
+    posterior = Posterior(
+        list(parts), share, standardizer=first.standardizer_, surrogate=first.surrogate_, actions=first.actions_,
+        gains=np.ones(len(owner)),
+    )  # fmt: skip
+    return model, params, weights, posterior
+
+
+def frozen_mixture(draws=120):
+    model, params, weights, posterior = side_by_side()
+    first = fitted("three")
+    return freeze(
+        model, first.surrogate_, params, weights, first.standardizer_, first.actions_,
+        feature_names=None, posterior=posterior, draws=draws, gain=first.gain_slope_,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mixture_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mixture") / "policy.gbpl"
+    frozen_mixture().save(path)
+    return path
+
+
+def test_a_mixture_gives_the_same_numbers(mixture_file):
+    model, params, weights, posterior = side_by_side()
+    first, loaded = fitted("three"), gbpl.load(mixture_file)
+    x = first.standardizer_.apply(NEW)
+    assert_allclose(loaded.predict_proba(NEW), combined_policy(model, first.surrogate_, params, weights, x), atol=1e-6)
+    expected, found = posterior.action_probability(NEW, draws=120, seed=0), loaded.action_probability(NEW)
+    assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
+    assert np.abs(found - expected).max() <= 1.0 / 120 + 1e-9
+    assert loaded.draw_count == 120
+    assert_allclose(loaded.decide(NEW).probability, found)
+    counts = [len(fitted(name).member_weights_) for name in MIXED]
+    assert repr(loaded) == (
+        f"<SavedPolicy: none, mail, call from 4 features, {counts[0]} networks, {counts[1]} forests, "
+        f"{counts[2]} splines>"
+    )
+
+
+def test_a_mixture_is_the_sum_of_its_members(mixture_file):
+    """Each member by itself, and alone among no others as in its part."""
+    policy = gbpl.load(mixture_file)
+    x = ((NEW - policy.mean) / policy.scale).astype(np.float32)
+    deviation = sum(
+        weight * (part.scores.policy(part.scores.basis(member, x) @ part.scores.last[member]) - 1.0 / 3.0)
+        for part in policy.parts
+        for member, weight in enumerate(part.weights)
+    )
+    assert_allclose(policy.predict_proba(NEW), project(1.0 / 3.0 + deviation), atol=1e-6)
+    for rows in (1, 17, 513):
+        assert_allclose(policy.predict_proba(NEW[:rows]), policy.predict_proba(NEW)[:rows], atol=2e-6)
+
+
+def test_a_loaded_mixture_is_saved_as_it_was(mixture_file, tmp_path):
+    gbpl.load(mixture_file).save(tmp_path / "p")
+    assert (tmp_path / "p").read_bytes() == mixture_file.read_bytes()
+
+
+def test_the_models_of_auto_are_saved(tmp_path, monkeypatch):
+    """The first is a network of a compiled shape, the other a small forest; a step is what only the latter sees."""
+    monkeypatch.setattr("gbpl.estimator.MLP", partial(MLP, hidden=(32, 16)))
+    monkeypatch.setattr("gbpl.estimator.BESIDE", (SMALL,))
+    steps = np.column_stack([np.zeros(N), np.sign(X[:, 0]), np.sign(X[:, 1] - 50.0)]) + 0.3 * Y3
+    policy = GBPLNet(model="auto", fit_config=QUICK, committee=2, random_state=1, device="cpu").fit(X, steps)
+    assert isinstance(policy.model_, Mixture)
+    assert set(policy.params_.owner) == {0, 1}, "both models are in the committee"
+    policy.save(tmp_path / "p", draws=60)
+    loaded = gbpl.load(tmp_path / "p")
+    assert_allclose(loaded.predict_proba(NEW), policy.predict_proba(NEW), atol=1e-6)
+    found, expected = loaded.action_probability(NEW), policy.posterior().action_probability(NEW, draws=60, seed=0)
+    assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
+
+
+def test_models_without_members_leave_nothing_behind():
+    first = fitted("three")
+    owner = np.zeros(len(first.member_weights_), int)
+    frozen = freeze(
+        Mixture((first.model_, SMALL)), first.surrogate_, Mixed(owner, (first.params_, None)), first.member_weights_,
+        first.standardizer_, first.actions_, feature_names=None, posterior=None, draws=0, gain=None,
+    )  # fmt: skip
+    assert len(frozen.parts) == 1
+    assert_array_equal(frozen.predict_proba(NEW), first.frozen(draws=0).predict_proba(NEW))
+
+
+def test_members_of_one_fold_share_their_forest():
+    policy = fitted("three, forest")
+    forests = policy.frozen(draws=0).networks
+    assert isinstance(forests, Forests)
+    assert len(forests.value) == 2, "one a fold"
+    assert len(forests.forest) == len(policy.member_weights_) > 2
+    for name in ("feature", "threshold", "value"):
+        assert_array_equal(getattr(forests, name)[forests.forest], policy.params_[0][name])
+
+
+def test_a_row_on_a_threshold_goes_the_same_way(tmp_path):
+    """Thresholds that are rows' own values, to the last bit; leaves so far apart that the other way shows."""
+    policy = fitted("three, forest")
+    trees, layer = policy.params_
+    chosen = np.random.default_rng(0).integers(len(NEW), size=trees["threshold"].shape)
+    x = policy.standardizer_.apply(NEW)
+    own = x[chosen, np.asarray(trees["feature"], int)]
+    moved = [trees | {"threshold": np.where(np.isinf(trees["threshold"]), np.inf, own)}, layer]
+    frozen = freeze(
+        policy.model_, policy.surrogate_, moved, policy.member_weights_, policy.standardizer_, policy.actions_,
+        feature_names=None, posterior=None, draws=0, gain=None,
+    )  # fmt: skip
+    frozen.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    assert_array_equal(loaded.networks.threshold, frozen.networks.threshold)
+    expected = member_policies(policy.model_, policy.surrogate_, moved, x)
+    for member in range(len(expected)):
+        found = loaded.networks.policy(loaded.networks.basis(member, x) @ loaded.networks.last[member])
+        assert_allclose(found, expected[member], atol=1e-6)
+    combined = combined_policy(policy.model_, policy.surrogate_, moved, policy.member_weights_, x)
+    assert_allclose(loaded.predict_proba(NEW), combined, atol=1e-6)
+    assert_allclose(loaded.predict_proba(NEW.astype(np.float32)), policy_at(policy, moved, NEW), atol=1e-6)
+
+
+def policy_at(policy, params, x):
+    """What a policy with other parameters gives for float32 features."""
+    x = policy.standardizer_.apply(x.astype(np.float32))
+    return combined_policy(policy.model_, policy.surrogate_, params, policy.member_weights_, x)
+
+
+def test_what_can_be_saved_is_known_before_the_fit():
+    for model in (None, "auto", MLP(), Linear(), RandomFeatures(), Splines(), ForestFeatures()):
+        check_frozen(model)
+    with pytest.raises(ValueError, match="Splines or ForestFeatures"):
+        check_frozen((lambda key, n, k: None, lambda params, x: x))
+
+
+def test_one_of_each_is_told_apart():
+    networks, forests = fitted("three").frozen(draws=0), fitted("three, forest").frozen(draws=0)
+    one = Networks(
+        tuple(layer[:1] for layer in networks.networks.hidden), networks.networks.last[:1], "tanh", "softmax"
+    )
+    trees = replace(forests.networks, forest=forests.networks.forest[:1], last=forests.networks.last[:1])
+    settings = dict(mean=networks.mean, scale=networks.scale, actions=networks.actions_)
+    beside = [Part(trees, np.array([0.25])), Part(one, np.array([0.25]))]
+    policy = SavedPolicy(one, weights=np.array([0.5]), beside=beside, **settings)
+    assert repr(policy).endswith("2 networks, 1 forest>")
+    with pytest.raises(ValueError, match="without posterior draws"):
+        policy.action_probability(NEW)
 
 
 def test_expected_gain_is_the_estimators(tmp_path):
@@ -221,7 +394,9 @@ def test_gains_within_rounding_count_as_equal():
 # -- without JAX ----------------------------------------------------------------------------------------------------
 
 
-def test_loading_and_deciding_import_neither_jax_nor_scipy(file):
+@pytest.mark.parametrize("which", ["file", "mixture_file"])
+def test_loading_and_deciding_import_neither_jax_nor_scipy(which, request):
+    file = request.getfixturevalue(which)
     code = f"""
         import sys
         import numpy as np
@@ -412,6 +587,7 @@ def header_of(file):
 def forged(path, header, arrays, told=None, **changes):
     """A file with a right checksum: what somebody who knows the format could write."""
     told = json.loads(header["policy"]) | changes if told is None else told
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}  # else they are written otherwise
     text = told if isinstance(told, str) else json.dumps(told)
     header = header | {"policy": text, "sha256": _digest(text, arrays)}
     path.write_bytes(save(arrays, metadata={"gbpl policy": json.dumps(header)}))
@@ -420,7 +596,7 @@ def forged(path, header, arrays, told=None, **changes):
 
 def test_a_newer_format_says_so(file, tmp_path):
     header, arrays = header_of(file)
-    forged(tmp_path / "p", header | {"format": 2}, arrays)
+    forged(tmp_path / "p", header | {"format": 3}, arrays)
     with pytest.raises(SavedPolicyError, match="newer gbpl"):
         gbpl.load(tmp_path / "p")
 
@@ -475,7 +651,7 @@ def test_hostile_arrays_are_refused(file, tmp_path):
         {"weights": arrays["weights"][:-1]}, {"scale": np.zeros_like(arrays["scale"])}, {"mean": arrays["mean"][:2]},
         {"hidden0": arrays["hidden0"][:, :2]}, {"hidden7": arrays["hidden0"]}, {"extra": last},
         {"draw_member": arrays["draw_member"] + 10_000}, {"draw_member": arrays["draw_member"][1:]},
-        {"draws": arrays["draws"][:, 1:]}, {"last": np.zeros((0, 3, 3), np.float32)},
+        {"draws": arrays["draws"][:, 1:]}, {"last": np.zeros((0, 3, 3), np.float32)}, {"/last": last},
     ):  # fmt: skip
         forged(tmp_path / "p", header, arrays | change)
         with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
@@ -484,6 +660,100 @@ def test_hostile_arrays_are_refused(file, tmp_path):
     forged(tmp_path / "p", header, arrays)
     with pytest.raises(SavedPolicyError, match="it holds the arrays"):
         gbpl.load(tmp_path / "p")
+
+
+def test_a_policy_of_networks_is_written_as_ever(file):
+    """The whole of format 1: what earlier versions read, and wrote."""
+    policy = gbpl.load(file)
+    networks = policy.networks
+    told = {
+        "activation": "tanh", "squashing": "softmax", "gain": 1.0, "actions": ["none", "mail", "call"],
+        "features": None, "slope": [policy.gain.slope, policy.gain.se],
+        "rule": {"default": 0, "defer": 0.5, "prices": []}, "encoder": None, "summary": None,
+    }  # fmt: skip
+    arrays = {
+        "weights": policy.weights, "mean": policy.mean, "scale": policy.scale, "last": networks.last,
+        "hidden0": networks.hidden[0], "hidden1": networks.hidden[1], "draws": policy.parts[0].draws,
+        "draw_member": policy.parts[0].draw_member,
+    }  # fmt: skip
+    header = {"format": 1, "sha256": _digest(json.dumps(told), arrays), "policy": json.dumps(told)}
+    assert file.read_bytes() == save(arrays, metadata={"gbpl policy": json.dumps(header)})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_other_format_is_refused(file, mixture_file, tmp_path, version):
+    header, arrays = header_of(mixture_file if version == 1 else file)
+    forged(tmp_path / "p", header | {"format": version}, arrays)
+    with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+        gbpl.load(tmp_path / "p")
+
+
+PARTS = [
+    {"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 0}, {"kind": "forests"},
+    {"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 5},
+]  # fmt: skip
+HOSTILE_PARTS = {
+    "none": [],
+    "two": PARTS[:2],
+    "four": [*PARTS, {"kind": "forests"}],
+    "another order": PARTS[::-1],
+    "no table": [*PARTS[:2], "networks"],
+    "a number": 3,
+    "no such kind": [PARTS[0], {"kind": "exec"}, PARTS[2]],
+    "kind that is no text": [PARTS[0], {"kind": ["forests"]}, PARTS[2]],
+    "no kind": [PARTS[0], {}, PARTS[2]],
+    "other knots": [*PARTS[:2], PARTS[2] | {"knots": 6}],
+    "knots true": [*PARTS[:2], PARTS[2] | {"knots": True}],
+    "knots of a float": [*PARTS[:2], PARTS[2] | {"knots": 5.0}],
+    "a billion knots": [*PARTS[:2], PARTS[2] | {"knots": 10**9}],
+    "two knots": [*PARTS[:2], PARTS[2] | {"knots": 2}],
+    "no knots": [PARTS[0] | {"knots": None}, *PARTS[1:]],
+    "activation": [PARTS[0] | {"activation": "exec"}, *PARTS[1:]],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_PARTS)
+def test_hostile_parts_are_refused(mixture_file, tmp_path, name):
+    header, arrays = header_of(mixture_file)
+    assert json.loads(header["policy"])["parts"] == PARTS
+    forged(tmp_path / "p", header, arrays, parts=HOSTILE_PARTS[name])
+    with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_hostile_trees_are_refused(mixture_file, tmp_path):
+    header, arrays = header_of(mixture_file)
+    trees = {name.removeprefix("part1/"): array for name, array in arrays.items() if name.startswith("part1/")}
+    feature, threshold, value, forest = (trees[name] for name in ("feature", "threshold", "value", "forest"))
+    shallow = {"feature": feature[:, :, :6], "threshold": threshold[:, :, :6], "value": value[:, :, :7]}
+    nodes = 2**11 - 1
+    deep = {
+        "feature": np.zeros((2, 1, nodes), np.int32), "threshold": np.zeros((2, 1, nodes), np.float32),
+        "value": np.zeros((2, 1, nodes + 1, 8), np.float32),
+    }  # fmt: skip
+    for change, reason in (
+        ({"feature": feature + 4}, "a feature that there is not"), ({"feature": feature - 4}, "that there is not"),
+        ({"feature": feature.astype(np.float32)}, "holds float32"), ({"feature": feature[:1]}, "threshold"),
+        ({"threshold": np.full_like(threshold, np.inf)}, "not finite"), ({"threshold": threshold[:, :1]}, "threshold"),
+        ({"value": value[:, :, :4]}, "leaf"), ({"value": value[..., :3]}, "does not fit"),
+        ({"value": value[0]}, "has shape"),
+        ({"value": np.full_like(value, np.nan)}, "not finite"), ({"forest": forest + 2}, "no forest"),
+        ({"forest": forest - 1}, "no forest"), ({"forest": forest[1:]}, "no forest"),
+        ({"forest": forest.astype(np.int64)}, "int64"), (shallow, "not whole"), (deep, "deeper than 10"),
+        ({"last": trees["last"][1:]}, "does not fit"), ({"draw_member": trees["draw_member"] + 99}, "no member"),
+        ({"weights": trees["weights"][1:]}, "no forest"), ({"hidden0": trees["last"]}, "holds the arrays"),
+    ):  # fmt: skip
+        forged(tmp_path / "p", header, arrays | {f"part1/{name}": array for name, array in change.items()})
+        with pytest.raises(SavedPolicyError, match=f"damaged, or was never a policy: .*{reason}"):
+            gbpl.load(tmp_path / "p")
+    for name in ("part1/feature", "part1/draws", "mean", "part2/last"):
+        forged(tmp_path / "p", header, {other: array for other, array in arrays.items() if other != name})
+        with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+            gbpl.load(tmp_path / "p")
+    for name in ("last", "part3/last", "part1/part1/last", "/last", "/mean", "part1//last"):
+        forged(tmp_path / "p", header, arrays | {name: arrays.get(name.removeprefix("/"), trees["last"])})
+        with pytest.raises(SavedPolicyError, match="it holds the arrays"):
+            gbpl.load(tmp_path / "p")
 
 
 @pytest.mark.parametrize("told", ["[]", "{", "NaN", '{"gain": NaN}', "{}", "[" * 100_000, '"policy"'])

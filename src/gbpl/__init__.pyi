@@ -9,6 +9,7 @@ from .baselines import DirectWelfare as DirectWelfare
 from .baselines import PluginReg as PluginReg
 from .baselines import PluginRegK as PluginRegK
 from .baselines import WeightedLogistic as WeightedLogistic
+from .boosting import BoostedScore as BoostedScore
 from .certificate import Certificate as Certificate
 from .coverage import CoverageStudy as CoverageStudy
 from .coverage import coverage_study as coverage_study
@@ -31,9 +32,11 @@ from .fit import FitConfig as FitConfig
 from .fit import NonFiniteLossError as NonFiniteLossError
 from .fit import StackFit as StackFit
 from .fit import fit_stack as fit_stack
+from .forest import ForestFeatures as ForestFeatures
 from .frames import TableError as TableError
 from .judge import compare_policies as compare_policies
 from .judge import evaluate_policy as evaluate_policy
+from .learner import GBPL as GBPL
 from .logged import LoggedFeedback as LoggedFeedback
 from .models import MLP as MLP
 from .models import EquinoxModel as EquinoxModel
@@ -67,6 +70,7 @@ from .pseudo_outcomes import clip_propensity as clip_propensity
 from .pseudo_outcomes import doubly_robust as doubly_robust
 from .pseudo_outcomes import ipw as ipw
 from .saved import Decisions as Decisions
+from .splines import Splines as Splines
 from .stack import Member as Member
 from .stack import across_folds as across_folds
 from .stack import fold_rows as fold_rows

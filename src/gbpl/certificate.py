@@ -38,7 +38,7 @@ from gbpl.logged import LoggedFeedback
 from gbpl.nuisance import CrossFit, EstimatedPropensityWarning, Nuisances
 from gbpl.overlap import OverlapWarning
 from gbpl.posterior import RULES
-from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, Problem
+from gbpl.posteriors import METHODS, Bootstrap, PosteriorError, Problem, member_posterior
 from gbpl.pseudo_outcomes import of_logged_action
 from gbpl.stack import fold_rows
 
@@ -271,9 +271,9 @@ class CertificateSettings:
         """Let a method refuse the model on two rows, before anything is fitted."""
         if self.method in CLOSED_FORM:
             few = None if problem.weights is None else problem.weights[:2]
-            METHODS[self.method](
-                replace(problem, x=problem.x[:2], target=problem.target[:2], weights=few), **self.options
-            )
+            phi = None if problem.phi is None else problem.phi[:2]
+            rows = replace(problem, x=problem.x[:2], target=problem.target[:2], weights=few, phi=phi)
+            member_posterior(self.method, rows, **self.options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,22 +13,28 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gbpl.certificate import Certificate, CertificateSettings, cross_fitted_certificate, fresh_certificate
+from gbpl.engines import in_chunks
 from gbpl.eta import EtaChoice, estimated_outcomes, information_matching, refit_matching, safe_bayes
-from gbpl.evaluate import combined_deviation, policy_of_deviation
+from gbpl.evaluate import combined_deviation, has_last_layer, policy_of_deviation
 from gbpl.feedback import FullFeedback, align_outcomes
 from gbpl.fit import FitConfig
+from gbpl.forest import ForestFeatures
 from gbpl.freeze import freeze
 from gbpl.gain import GainSlope, gain_slope
+from gbpl.large import MODEL_PATH, fit_large
 from gbpl.logged import LoggedFeedback
 from gbpl.models import MLP, as_model
 from gbpl.nuisance import CrossFit, CrossFitting, Nuisances, check_construction, cross_fit
 from gbpl.offpolicy import compare, overlap_of, value_from
 from gbpl.overlap import warn_if_weak
+from gbpl.parquet_rows import ParquetRows
 from gbpl.path import PathFit, PathProblem, PathSettings, Table, fit_paths
 from gbpl.persistence import SavedPolicy
 from gbpl.policy import Policy, check_positive
 from gbpl.posterior import Draws, Posterior
-from gbpl.posteriors import METHODS, Bootstrap, LastLayer, PosteriorError, fit_bootstrap
+from gbpl.posteriors import METHODS, Bootstrap, LastLayer, PosteriorError, fit_bootstrap, member_posterior
+from gbpl.roles import Roles
+from gbpl.row_source import ArrayRows, RowSource
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.value import Value, check_estimator_name, logged_value, mean_value
 from gbpl.zeta import AUTO_PATH
@@ -46,8 +52,10 @@ CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
 AUTO_CALIBRATION = "information_matching"  # of eta="auto"
 SPREAD_ROWS, SPREAD_DRAWS = 4_000, 400  # of the posterior's share in the population welfare
 KEPT_POSTERIOR = 100 << 20  # bytes of Cholesky factors up to which the default posterior is kept
+FITS_A_TASK = 8
+LARGE = 200_000  # rows beyond which networks learn in passes, and a sample of the rows is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; the first judges
-MODEL_PATH = (3.0, 0.1)  # zetas of the outcome model alone: without noise they differ little, and two do
+BESIDE = (ForestFeatures(),)  # the network in model="auto"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,11 +84,14 @@ class _Prepared:
     nuisances: Nuisances | None = None
 
 
-def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]]) -> list[GBPLNet]:
+def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]], *, engine: str = "local") -> list[GBPLNet]:
     """Fit several policies, each to its own data (the arguments of `GBPLNet.fit` by name), as one stack.
 
     Each becomes what `policy.fit(**data)` makes it, to float32 rounding. For simulation studies: a hundred fits on
     small samples cost little more than their arithmetic. Policies of different networks or settings take turns.
+
+    By another `engine` (`gbpl.engines`), such as `"ray"`, they are fitted in tasks of eight. What comes back decides,
+    but has left its training rows behind: no posterior, no calibration. Warnings of workers are not heard.
 
     >>> rng = np.random.default_rng(0)
     >>> X, Y = rng.normal(size=(2, 50, 1)), rng.normal(size=(2, 50, 2))
@@ -100,11 +111,21 @@ def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]]) -> 
         unknown = sorted(set(given) - set(names))
         if unknown or "X" not in given:
             raise ValueError(f"data must have X, and may have {', '.join(names[1:])}, as in fit; got {sorted(given)}")
+    if engine != "local":
+        pairs = list(zip(policies, data, strict=True))
+        back = in_chunks(_fit_pairs, pairs, engine=engine, size=FITS_A_TASK, device=policies[0].device)
+        for policy, fitted in zip(policies, back, strict=True):
+            policy.__dict__.update(fitted.__dict__)
+        return list(policies)
     prepared = [
         policy._prepared(*(given.get(name) for name in names)) for policy, given in zip(policies, data, strict=True)
     ]
     _fit_together(prepared, stacklevel=3)
     return list(policies)
+
+
+def _fit_pairs(pairs: Sequence[tuple[GBPLNet, Mapping[str, Any]]]) -> list[GBPLNet]:
+    return fit_many([policy for policy, _ in pairs], [given for _, given in pairs])
 
 
 def _fit_together(prepared: Sequence[_Prepared], *, stacklevel: int) -> None:
@@ -139,9 +160,11 @@ class GBPLNet(Policy):
     surrogate : {"auto", "binary", "gap", "full"} or a surrogate
         One such as `BaselineGap(3, baseline=2)` may be given itself. `"auto"` is binary for two actions, full vector
         for more. `"gap"` takes the first action as baseline.
-    model : None or a score model
-        `MLP()` if None; also `Linear()`, `RandomFeatures()`, a pair of functions (init, apply), a Flax module, or a
-        function that builds an Equinox module.
+    model : None, "auto" or a score model
+        `MLP()` if None. `"auto"` puts forests (`ForestFeatures`) beside the networks, each weighted by the probability
+        that it is the best, as zetas are; `GBPL` is the estimator with that default. Also `Linear()`, `Splines()`,
+        `RandomFeatures()`, `ForestFeatures()`, `BoostedScore()`, a pair of functions (init, apply), a Flax module, or
+        a function that builds an Equinox module.
     committee : int >= 2 or None
         Members fitted across that many folds, each stopped on its own fold, scores averaged. None fits one
         network with a validation split, as in the paper.
@@ -153,8 +176,9 @@ class GBPLNet(Policy):
     pseudo_outcome : {"dr", "ipw", "centered_ipw", "dm"}
         With logged feedback: doubly robust, inverse propensity as in the paper, the same around a regression of the
         outcome on the features, or the outcome model alone.
-    outcome_model : None, a score model or a scikit-learn regressor
-        With logged feedback: the model of the mean outcomes, one for all actions or as `PerAction(regressor)` or
+    outcome_model : None, "auto", a score model or a scikit-learn regressor
+        With logged feedback: the model of the mean outcomes; `"auto"` is the average of a network, a forest and an
+        additive regression that is least off out of fold. One for all actions or as `PerAction(regressor)` or
         `WithAction(regressor)` says; None is the network with a masked loss.
     nuisance_folds : int
         With logged feedback: parts of the cross-fitting, actions balanced and groups together.
@@ -269,10 +293,64 @@ class GBPLNet(Policy):
 
         `cost` is what each action costs, a mapping from label or one number an action; rows of one of the `groups` stay
         in one fold; of `sample_weight` only the ratios matter, and rows of weight zero are left out.
+
+        More than 200,000 rows are learned from in passes (`gbpl.large`), by networks alone, and posterior and values
+        speak from a sample of 65,536 of them; with `groups`, `controls` or estimated propensities they are not.
         """
         data = (X, y, action, propensity, controls, cost, sample_weight, groups)
-        _fit_together([self._prepared(*data)], stacklevel=3)
+        prepared = self._prepared(*data)
+        if self._learns_in_passes(prepared):
+            rows = ArrayRows(prepared.feedback)
+            self._fit_in_passes(rows, prepared.settings, stacklevel=4)
+            validate_data(self, prepared.source, skip_check_array=True)
+        else:
+            _fit_together([prepared], stacklevel=3)
         return self
+
+    def fit_parquet(
+        self,
+        paths: Any,
+        *,
+        outcome: str | None = None,
+        action: str | None = None,
+        outcomes: Sequence[str] | None = None,
+        features: Sequence[str] | None = None,
+        propensity: str | float | Mapping[Any, float] | None = None,
+        weight: str | None = None,
+        cost: Mapping[Any, float] | None = None,
+    ) -> GBPLNet:
+        """Learn from Parquet files of any size, in memory that does not grow with them (`gbpl.large`).
+
+        Columns are named as in `gbpl.learn`. Networks learn in passes over shuffled row groups, their outcome models
+        and the welfare out of fold likewise; posterior, values and the report speak from a sample of 65,536 rows, each
+        of which stands for many. `encoder_` turns rows of such a table into the features that `predict` takes.
+        """
+        eta, zetas = self._checked_constants()
+        roles = Roles(
+            outcome=outcome, action=action, outcomes=outcomes, features=features, propensity=propensity, weight=weight
+        )
+        rows = ParquetRows(paths, roles, cost=cost, actions=self.actions)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        settings = self._settings(len(rows.actions), zetas, eta, seed)
+        self._fit_in_passes(rows, settings, stacklevel=4)
+        self.encoder_ = rows.encoder
+        self.n_features_in_ = rows.n_features
+        return self
+
+    def _learns_in_passes(self, prepared: _Prepared) -> bool:
+        """Whether the rows are so many that a sample of them is all that posteriors and values need."""
+        feedback = prepared.feedback
+        known = not isinstance(feedback, LoggedFeedback) or feedback.propensity is not None
+        plain = self.committee is not None and feedback.groups is None and getattr(feedback, "controls", None) is None
+        network = self.outcome_model is None or isinstance(self.outcome_model, str)
+        return len(feedback) > LARGE and known and plain and network and has_last_layer(prepared.settings.model)
+
+    def _fit_in_passes(self, rows: RowSource, settings: PathSettings, *, stacklevel: int) -> None:
+        found = fit_large(
+            rows, replace(settings, beside=()), folds=self.committee or 0, construction=self.pseudo_outcome,
+            corrections=self._corrections(), nuisance=self._cross_fit(settings.seed),
+        )  # fmt: skip
+        self._remember(found.fit, found.feedback, found.nuisances, settings.surrogate, stacklevel + 1)
 
     def _prepared(
         self, X: Any, y: Any, action: Any, propensity: Any, controls: Any, cost: Any, sample_weight: Any, groups: Any
@@ -288,9 +366,19 @@ class GBPLNet(Policy):
                 X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        settings = PathSettings(
-            surrogate=self._checked_surrogate(len(feedback.actions)),
-            model=as_model(MLP() if self.model is None else self.model),
+        settings = self._settings(len(feedback.actions), zetas, eta, seed)
+        folds = self._checked_folds(feedback, seed)
+        fitting = None
+        if isinstance(feedback, LoggedFeedback):
+            outer = folds if self.committee else None
+            fitting = CrossFitting(self._cross_fit(seed), feedback, self.pseudo_outcome, outer)
+        return _Prepared(self, source, feedback, folds, settings, fitting)
+
+    def _settings(self, count: int, zetas: list[float] | None, eta: float | None, seed: int) -> PathSettings:
+        """What is fitted, for so many actions."""
+        return PathSettings(
+            surrogate=self._checked_surrogate(count),
+            model=as_model(MLP() if self.model is None or self._averages_models() else self.model),
             zetas=zetas,
             eta=eta,
             prior_sd=self.prior_sd,
@@ -299,13 +387,8 @@ class GBPLNet(Policy):
             config=self.fit_config,
             device=self.device,
             progress=self.progress,
+            beside=BESIDE if self._averages_models() else (),
         )
-        folds = self._checked_folds(feedback, seed)
-        fitting = None
-        if isinstance(feedback, LoggedFeedback):
-            outer = folds if self.committee else None
-            fitting = CrossFitting(self._cross_fit(seed), feedback, self.pseudo_outcome, outer)
-        return _Prepared(self, source, feedback, folds, settings, fitting)
 
     def _problem(self, prepared: _Prepared, nuisances: Nuisances | None) -> PathProblem:
         feedback = prepared.feedback
@@ -316,16 +399,24 @@ class GBPLNet(Policy):
         scores = nuisances.pseudo_outcomes(self.pseudo_outcome, correction=self._corrections()[0])
         judge = FullFeedback(feedback.x, scores, feedback.weights, feedback.actions, feedback.groups)
         tables = [self._table(nuisances, judge, share) for share in self._corrections()]
-        return PathProblem(judge, tables, prepared.folds, prepared.settings)
+        modelled = None
+        if self._averages_models() and self.pseudo_outcome == "dr" and len(tables) > 1:
+            modelled = nuisances.pseudo_outcomes("dr", correction=0.0)
+        return PathProblem(judge, tables, prepared.folds, prepared.settings, modelled)
 
     def _finish(
         self, prepared: _Prepared, problem: PathProblem, nuisances: Nuisances | None, fitted: PathFit, stacklevel: int
     ) -> None:
-        for name in ("pseudo_outcomes_", "overlap_"):  # of an earlier fit
-            self.__dict__.pop(name, None)
         validate_data(self, prepared.source, skip_check_array=True)  # n_features_in_, feature_names_in_
-        feedback = problem.feedback
-        self._keep(fitted, feedback, prepared.settings.surrogate)
+        self._remember(fitted, problem.feedback, nuisances, prepared.settings.surrogate, stacklevel + 1)
+
+    def _remember(
+        self, fitted: PathFit, feedback: FullFeedback, nuisances: Nuisances | None, surrogate: Surrogate,
+        stacklevel: int,
+    ) -> None:  # fmt: skip
+        for name in ("pseudo_outcomes_", "overlap_", "encoder_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self._keep(fitted, feedback, surrogate)
         self._training = _Training(fitted, feedback, nuisances)
         if nuisances is not None:
             self.pseudo_outcomes_ = feedback.outcomes
@@ -382,6 +473,11 @@ class GBPLNet(Policy):
         """Without the training rows: a saved policy decides, it does not carry people's data."""
         rows = ("_training", "pseudo_outcomes_")
         return {name: value for name, value in super().__getstate__().items() if name not in rows}
+
+    def _averages_models(self) -> bool:
+        if isinstance(self.model, str) and self.model != "auto":
+            raise TypeError(f"model must be 'auto', None or a score model such as gbpl.MLP(), got {self.model!r}")
+        return isinstance(self.model, str)
 
     def _checked_constants(self) -> tuple[float | None, list[float] | None]:
         """eta and the zetas, None for "auto"; everything that can be refused before looking at data."""
@@ -454,8 +550,9 @@ class GBPLNet(Policy):
         return training.choice[0]
 
     def posterior(
-        self, method: str = "last_layer", *, eta: float | None = None, refits: int = 100, seed: int = 0, **options: Any
-    ) -> Posterior:
+        self, method: str = "last_layer", *, eta: float | None = None, refits: int = 100, seed: int = 0,
+        engine: str = "local", **options: Any,
+    ) -> Posterior:  # fmt: skip
         """The generalized posterior over policies, exp(-eta sum loss) times the prior, by one of several methods.
 
         `"last_layer"` (default), `"laplace"` (all weights; `structure`), `"exact"` (linear, unsquashed scores),
@@ -463,6 +560,8 @@ class GBPLNet(Policy):
         `gbpl.posteriors`. Decisions of draws are those of the mixture over the committee's members, each with its own
         training rows; what draws are worth is the committee's where its members can be drawn jointly.
         `eta`, in the units of the estimator's, is another loss scale for the draws than `eta_`; the fit stays as it is.
+        Of a model whose features are fixed once grown (`ForestFeatures`), methods over all weights draw the last layer.
+        The bootstrap's refits are made here, or by another `engine` (`gbpl.engines`) such as `"ray"`.
         """
         training = self._rows_of_fit("make its posterior where it was fitted", PosteriorError)
         if method not in METHODS:
@@ -473,13 +572,13 @@ class GBPLNet(Policy):
         fitted = training.fit
         problems = fitted.problems()
         if eta is not None:
-            scaled = check_positive("eta", eta, "try 1.0") * self.outcome_scale_
+            scaled = check_positive("eta", eta, "try 1.0") * self.outcome_scale_ * fitted.thinning
             problems = [replace(problem, eta=scaled) for problem in problems]
-        elif self.eta == "auto" and method != Bootstrap.method and hasattr(fitted.model, "features"):
+        elif self.eta == "auto" and method != Bootstrap.method and has_last_layer(fitted.model):
             with contextlib.suppress(PosteriorError):  # no policy is worth more than another: nothing to match
                 self.calibrate_eta()
             for choice in training.choice:
-                precision = choice.precision * self.outcome_scale_**2
+                precision = choice.precision * self.outcome_scale_**2 * fitted.thinning
                 problems = [replace(problem, eta=precision * problem.zeta) for problem in problems]
         if method == Bootstrap.method:
             if refits < 2 or options:
@@ -489,10 +588,10 @@ class GBPLNet(Policy):
             parts: Any = fit_bootstrap(
                 problems, fitted.members, (fitted.x, fitted.target),
                 shares=fitted.shares, refits=refits, seed=seed,
-                config=self.fit_config, device=self.device, progress=self.progress,
+                config=self.fit_config, device=self.device, progress=self.progress, engine=engine,
             )  # fmt: skip
         else:
-            parts = [METHODS[method](problem, **options) for problem in problems]
+            parts = [member_posterior(method, problem, **options) for problem in problems]
         made = Posterior(
             parts,
             fitted.shares,
@@ -580,7 +679,7 @@ class GBPLNet(Policy):
         check_is_fitted(self)
         if draws < 0:
             raise ValueError(f"draws must be >= 0, got {draws}; try 400")
-        here = getattr(self, "_training", None) is not None and hasattr(self.model_, "features")
+        here = getattr(self, "_training", None) is not None and has_last_layer(self.model_)
         names = getattr(self, "feature_names_in_", None)
         return freeze(
             self.model_, self.surrogate_, self.params_, self.member_weights_, self.standardizer_, self.actions_,

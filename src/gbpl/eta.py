@@ -30,12 +30,18 @@ import scipy.linalg
 from scipy.stats import norm, t
 
 from gbpl.blas import few_threads, one_thread
-from gbpl.evaluate import member_policies
-from gbpl.fit import fit_stack
+from gbpl.evaluate import member_policies, taken
 from gbpl.posteriors.base import PosteriorError, Problem
 from gbpl.posteriors.bootstrap import bootstrap_members
 from gbpl.posteriors.laplace import jacobian_rows
-from gbpl.posteriors.last_layer import BLOCK, features, gauss_newton, last_layer, require_last_layer
+from gbpl.posteriors.last_layer import (
+    BLOCK,
+    features,
+    gauss_newton,
+    last_layer,
+    require_last_layer,
+    training_basis,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -129,8 +135,7 @@ def estimated_outcomes(fit: PathFit) -> Float[np.ndarray, "row action"]:
     """
     zetas = np.array([member.zeta for member in fit.members])
     largest = np.flatnonzero(zetas == zetas.max())
-    params = jax.tree.map(lambda leaf: leaf[largest], fit.params)
-    policy = member_policies(fit.model, fit.surrogate, params, fit.x).mean(axis=0)
+    policy = member_policies(fit.model, fit.surrogate, taken(fit.params, largest), fit.x).mean(axis=0)
     table = np.asarray(fit.surrogate.outcomes(fit.surrogate.scores_of_policy(policy), zetas.max()))
     return table - table.mean(axis=1, keepdims=True)
 
@@ -152,7 +157,7 @@ def _last_layer_answer(problem: Problem, outcomes: np.ndarray, x: np.ndarray) ->
     inside = np.empty(problem.target.shape, bool)
     for start in range(0, len(problem), BLOCK):
         rows = slice(start, start + BLOCK)
-        basis = features(problem.params, problem.x[rows], model=problem.model)
+        basis = training_basis(problem, rows)
         jacobian, residual[rows], inside[rows] = _residuals(
             basis @ last, problem.target[rows], problem.zeta, surrogate=problem.surrogate
         )
@@ -232,7 +237,7 @@ def _matched(
         curve=_coverage(ratio, level, freedom),
         what=f"coverage of {100 * level:g} % intervals",
         nominal=level,
-        spread=float(np.sqrt(variance)) * fit.scale,
+        spread=float(np.sqrt(variance / fit.thinning)) * fit.scale,
         refits=refits,
     )
 
@@ -284,14 +289,10 @@ def refit(fit: PathFit, *, refits: int | None = None, seed: int = 0) -> Refits:
     for number, (member, dealt) in enumerate(zip(fit.members, _deal(fit.shares, count), strict=True)):
         copies += bootstrap_members(member, dealt, seed=seed)
         owners += [number] * dealt
-    settings = fit.settings
-    stack = fit_stack(
-        fit.x, fit.target, copies, fit.surrogate, fit.model,
-        config=settings.config, device=settings.device, progress=settings.progress,  # type: ignore[arg-type]
-    )  # fmt: skip
+    stack = fit.fit_again(copies)
     size = fit.policy_weights / fit.shares  # brings every zeta's policy to the committee's size
-    own = _welfares(fit, fit.params, outcomes) * size
-    again = _welfares(fit, stack.params, outcomes) * size[owners]
+    own = _welfares(fit, fit.params, len(fit.members), outcomes) * size
+    again = _welfares(fit, stack.params, len(copies), outcomes) * size[owners]
     entry = np.array([int(member.label["entry"]) for member in fit.members])  # type: ignore[call-overload]
     refit_variance, freedom = _within(again, entry[owners])
     member_variance, _ = _within(own, entry)
@@ -333,11 +334,13 @@ def _deal(shares: Float[np.ndarray, " member"], count: int) -> list[int]:
     return [int(number) for number in dealt]
 
 
-def _welfares(fit: PathFit, params: Any, outcomes: Float[np.ndarray, "row action"]) -> Float[np.ndarray, " member"]:
+def _welfares(
+    fit: PathFit, params: Any, count: int, outcomes: Float[np.ndarray, "row action"]
+) -> Float[np.ndarray, " member"]:
     """Welfare of each member's randomized policy on the training rows, given their outcomes up to a row's constant."""
     totals = []
-    for start in range(0, len(jax.tree.leaves(params)[0]), 8):
-        part = jax.tree.map(lambda leaf, start=start: leaf[start : start + 8], params)
+    for start in range(0, count, 8):
+        part = taken(params, range(start, min(start + 8, count)))
         policies = member_policies(fit.model, fit.surrogate, part, fit.x)
         totals.append(np.einsum("mra,ra->m", policies, outcomes, dtype=np.float64) / len(fit.x))
     return np.concatenate(totals)

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -16,6 +16,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import has_fit_parameter
 
+from gbpl.averaged import additive_means, averaged_propensity, convex_weights, forest_means
 from gbpl.devices import DeviceName
 from gbpl.evaluate import member_outputs
 from gbpl.feedback import Standardizer
@@ -118,7 +119,8 @@ class Nuisances:
     `propensity` is as given or estimated, a column for each action or one number a row; `logged_propensity` is that
     of the action taken after clipping. `means` has the predicted mean of each action, or with `"centered_ipw"` one
     column, the regression on x alone; None if no model was needed. `fold_means` has, for each of the `outer` folds, the
-    means by models that learned from no row of that fold: what a policy judged on the fold may learn from.
+    means by models that learned from no row of that fold: what a policy judged on the fold may learn from. `shares`
+    says what each of several learners counts in the means, where they are an average.
     """
 
     feedback: LoggedFeedback
@@ -127,6 +129,7 @@ class Nuisances:
     estimated: bool
     means: Float[np.ndarray, "row column"] | None = None
     fold_means: Float[np.ndarray, "fold row column"] | None = None
+    shares: Mapping[str, float] | None = None
 
     @property
     def outcome_mean(self) -> Float[np.ndarray, "row action"] | None:
@@ -179,8 +182,10 @@ class CrossFit:
     """How outcome means and propensities are estimated.
 
     folds, repeats : parts the rows are dealt into (actions balanced, groups together), and how often anew
-    outcome_model : None for the network with a masked loss, a score model such as `MLP(hidden=(32,))`, a scikit-learn
-        regressor (or classifier, for outcomes such as 0/1) or `PerAction(...)`, or `WithAction(...)`
+    outcome_model : None for the network with a masked loss, "auto" for the average of it, a forest and an additive
+        regression (`gbpl.averaged`), a score model such as `MLP(hidden=(32,))`, a scikit-learn regressor (or
+        classifier, for outcomes such as 0/1) or `PerAction(...)`, or `WithAction(...)`. With "auto" a propensity that
+        is not given is an average too, of logistic regression and a forest
     clip : propensities below are raised to it; "auto" is 0.02 over the number of actions
     committee, validation_fraction : networks averaged within each fold, each stopped on its own part of the other
         rows; with None one network, stopped on that share of them
@@ -213,7 +218,11 @@ class CrossFit:
         model = self.outcome_model
         if isinstance(model, type):
             raise TypeError(f"outcome_model must be an object, got the class {model.__name__}; add brackets")
-        if not (model is None or isinstance(model, PerAction | WithAction) or hasattr(model, "predict")):
+        if isinstance(model, str) and model != "auto":
+            raise TypeError(
+                f"outcome_model must be 'auto', None, a score model such as gbpl.MLP() or a regressor, got {model!r}"
+            )
+        if not (model is None or isinstance(model, str | PerAction | WithAction) or hasattr(model, "predict")):
             as_model(model)
 
     def clip_for(self, count: int) -> float:
@@ -294,8 +303,15 @@ class CrossFit:
             return model
         return PerAction(model) if model is not None and hasattr(model, "predict") else None
 
+    @property
+    def averages(self) -> bool:
+        """Whether several learners are asked."""
+        return isinstance(self.outcome_model, str)
+
     def _propensity(self, feedback: LoggedFeedback, dealt: list[list[np.ndarray]]) -> Float[np.ndarray, "row action"]:
         x, learner = feedback.context, feedback.classifier
+        if learner is None and self.averages:
+            return averaged_propensity(feedback, dealt, seed=self._seeds(9, count=1)[0] % 2**31)[0]
         if learner is None:
             x, learner = Standardizer.fit(x, np.arange(len(x))).apply(x), LogisticRegression(max_iter=1000)
         table = np.zeros((len(feedback), len(feedback.actions)))
@@ -328,15 +344,17 @@ class CrossFitting:
             dealt = settings._deal(feedback)
         jobs: list[_Job] = []
         if modelled:
-            folds = dealt if self.outer is None else [self.outer] * settings.repeats
-            jobs = settings._jobs(feedback, folds, nested=self.outer is not None)
+            levels = dealt if self.outer is None else [self.outer] * settings.repeats
+            jobs = settings._jobs(feedback, levels, nested=self.outer is not None)
         if propensity is None:
             propensity = settings._propensity(feedback, dealt)
             if feedback.classifier is None:
-                _tell_estimated(feedback, propensity, stacklevel + 1)
+                how = "multinomial logistic regression" + (" averaged with a forest" if settings.averages else "")
+                _tell_estimated(feedback, propensity, how, stacklevel + 1)
         common = self.construction == "centered_ipw"
         action = np.zeros_like(feedback.action) if common else feedback.action
-        return _Plan(self, propensity, clip, jobs, action, 1 if common else len(feedback.actions))
+        folds = (dealt[0] if dealt else []) if self.outer is None else self.outer
+        return _Plan(self, propensity, clip, jobs, action, 1 if common else len(feedback.actions), folds)
 
 
 class _Plan(NamedTuple):
@@ -348,6 +366,7 @@ class _Plan(NamedTuple):
     jobs: list[_Job]
     action: Int[np.ndarray, " row"]
     columns: int
+    folds: list[Int[np.ndarray, " row"]]
 
     @property
     def spread(self) -> tuple[float, float]:
@@ -420,6 +439,25 @@ class _Plan(NamedTuple):
                     fold_means[number, fold] = means[fold]
         return Nuisances(feedback, self.propensity, self.clip, feedback.propensity is None, means, fold_means)
 
+    def averaged(self, network: Nuisances) -> Nuisances:
+        """The network's means averaged with those of other learners, by what each is off the rows it did not see."""
+        feedback = self.fitting.feedback
+        assert network.means is not None
+        told = {"network": (network.means, network.fold_means)}
+        told["forest"] = forest_means(feedback, self.folds, seed=self.fitting.settings._seeds(8, count=1)[0] % 2**31)
+        told["additive"] = additive_means(feedback, self.folds)
+        rows = np.arange(len(feedback))
+        shares = convex_weights(
+            np.column_stack([means[rows, feedback.action] for means, _ in told.values()]),
+            feedback.outcome, feedback.weights,
+        )  # fmt: skip
+        means: Any = sum(share * part for share, (part, _) in zip(shares, told.values(), strict=True))
+        fold_means: Any = None
+        if network.fold_means is not None:
+            fold_means = sum(share * part for share, (_, part) in zip(shares, told.values(), strict=True))
+        named = dict(zip(told, shares.tolist(), strict=True))
+        return replace(network, means=means, fold_means=fold_means, shares=named)
+
 
 def cross_fit(fittings: Sequence[CrossFitting], *, stacklevel: int = 2) -> list[Nuisances]:
     """Several runs at once: the networks of those that share their settings are one stack."""
@@ -435,7 +473,8 @@ def cross_fit(fittings: Sequence[CrossFitting], *, stacklevel: int = 2) -> list[
         elif plan.spread[1] == 0.0:
             found[number] = plan.nuisances(plan.constant())
         else:
-            model = as_model(MLP() if settings.outcome_model is None else settings.outcome_model)
+            network = settings.outcome_model is None or settings.averages
+            model = as_model(MLP() if network else settings.outcome_model)
             width = plan.fitting.feedback.context.shape[1]
             key = model, plan.columns, settings.fit_config, settings.device, settings.progress, width
             together.setdefault(key, []).append(number)
@@ -443,7 +482,10 @@ def cross_fit(fittings: Sequence[CrossFitting], *, stacklevel: int = 2) -> list[
         problems = [plans[number].stack() for number in numbers]
         stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
         for number, problem, stack in zip(numbers, problems, stacks, strict=True):
-            found[number] = plans[number].nuisances(plans[number].by_network(model, problem, stack))
+            plan = plans[number]
+            found[number] = plan.nuisances(plan.by_network(model, problem, stack))
+            if plan.fitting.settings.averages and columns > 1 and len(plan.folds) > 2:  # two left out must leave some
+                found[number] = plan.averaged(found[number])
     return [found[number] for number in range(len(plans))]
 
 
@@ -469,11 +511,13 @@ def _check_every_action(feedback: LoggedFeedback, rows: Int[np.ndarray, " row"],
         )
 
 
-def _tell_estimated(feedback: LoggedFeedback, propensity: Float[np.ndarray, "row action"], stacklevel: int) -> None:
+def _tell_estimated(
+    feedback: LoggedFeedback, propensity: Float[np.ndarray, "row action"], how: str, stacklevel: int
+) -> None:
     likelihood = np.log(np.maximum(of_logged_action(propensity, feedback.action), 1e-300))
     shares = np.bincount(feedback.action) / len(feedback)
     warnings.warn(
-        "no propensity was given: it is estimated by cross-fitted multinomial logistic regression (log-likelihood a "
+        f"no propensity was given: it is estimated by cross-fitted {how} (log-likelihood a "
         f"row {likelihood.mean():.3f}, with constant shares {np.sum(shares * np.log(shares)):.3f}). If the actions "
         "were randomized, give their probabilities; to choose the model, and not see this, give a classifier",
         EstimatedPropensityWarning,

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gbpl.basis import spline_basis
 from gbpl.files import replacing
-from gbpl.networks import Networks
+from gbpl.networks import Forests, Networks, Part
 from gbpl.saved import NumpyPolicy
 from gbpl.version import __version__
 
@@ -30,10 +31,11 @@ class _Graph:
     def __call__(self, operator: str, *inputs: Any, output: str = "", **attributes: Any) -> str:
         output = output or f"{operator}_{len(self.steps)}"
         outputs = [output, f"{output}_places"] if operator == "TopK" else [output]
-        self.steps.append((operator, [self._name(value) for value in inputs], outputs, attributes))
+        self.steps.append((operator, [self.name(value) for value in inputs], outputs, attributes))
         return output
 
-    def _name(self, value: Any) -> str:
+    def name(self, value: Any) -> str:
+        """The name of a value: its own, or that of a constant made of it."""
         if isinstance(value, str):
             return value
         array, name = np.asarray(value), f"constant_{len(self.constants)}"
@@ -56,20 +58,81 @@ def _project(graph: _Graph, points: str, count: int) -> str:
     return graph("Relu", graph("Sub", points, shift))
 
 
-def _members(graph: _Graph, x: str, networks: Networks, count: int) -> str:
-    """Action probabilities of each member, "member row action"."""
+def _curves(graph: _Graph, x: str, knots: int, width: int) -> str:
+    """Curves of splines, "row feature" to "row curve", as `gbpl.basis.spline_curves`."""
+    places, made = spline_basis(knots)
+    x = graph("Unsqueeze", x, [2])
+    below = graph("Min", graph("Sub", x, places[0]), np.float32(0.0))
+    above = graph("Relu", graph("Sub", x, places[-1]))
+    inside = graph("Min", graph("Relu", graph("Sub", x, places[:-1])), np.diff(places))
+    square = graph("Mul", inside, inside)
+    terms = graph("Concat", below, above, inside, square, graph("Mul", square, inside), axis=2)
+    curves = graph("Add", graph("MatMul", terms, made[1:]), made[0])
+    return graph("Reshape", curves, [-1, width * (knots - 1)])
+
+
+def _network_outputs(graph: _Graph, x: str, networks: Networks, width: int) -> str:
+    """Raw outputs of each member, "member row raw"."""
+    x = _curves(graph, x, networks.knots, width) if networks.knots else x
     for layer in networks.hidden:
         z = _dense(graph, x, layer)
         x = graph(ACTIVATIONS[networks.activation], z)
         x = graph("Mul", z, x) if networks.activation == "silu" else x
     last = networks.last.copy()
     last[:, :-1] *= np.float32(networks.gain)
-    raw = graph("Cast", _dense(graph, x, last), to=DOUBLE)
-    if networks.squashing == "softmax":
+    return _dense(graph, x, last)
+
+
+def _leaves(graph: _Graph, x: str, feature: np.ndarray, threshold: np.ndarray) -> str:
+    """Places of a row's leaves among those of all trees, "row tree": at node i, on to 2 i + 1 + (x > threshold)."""
+    trees, nodes = feature.shape
+    features, thresholds = graph.name(feature.ravel()), graph.name(threshold.ravel())  # once for all levels
+    seen = graph("Gather", x, feature[:, 0], axis=1)
+    node = graph("Add", graph("Cast", graph("Greater", seen, threshold[:, 0]), to=INT64), 1)
+    for _ in range(int(nodes + 1).bit_length() - 2):
+        place = graph("Add", node, nodes * np.arange(trees))
+        seen = graph("GatherElements", x, graph("Gather", features, place), axis=1)
+        right = graph("Cast", graph("Greater", seen, graph("Gather", thresholds, place)), to=INT64)
+        node = graph("Add", graph("Add", graph("Mul", node, 2), 1), right)
+    return graph("Add", node, (nodes + 1) * np.arange(trees) - nodes)
+
+
+def _forest_outputs(graph: _Graph, x: str, forests: Forests) -> str:
+    """Raw outputs of each member, "member row raw", forest after forest.
+
+    Without draws the last layer is all that is asked of a forest's components, so leaves have the outputs themselves.
+    """
+    outputs, raw = [], forests.last.shape[2]
+    for number in np.unique(forests.forest).tolist():
+        last = forests.last[forests.forest == number].astype(np.float64)
+        value = forests.value[number].reshape(-1, forests.value.shape[3])
+        table = np.concatenate(list(value @ last[:, :-1]), axis=1).astype(np.float32)
+        leaves = _leaves(graph, x, forests.feature[number], forests.threshold[number])
+        total = graph("ReduceSum", graph("Gather", table, leaves, axis=0), [1], keepdims=0)
+        total = graph("Add", total, last[:, -1].ravel().astype(np.float32))
+        outputs.append(graph("Transpose", graph("Reshape", total, [-1, len(last), raw]), perm=[1, 0, 2]))
+    return graph("Concat", *outputs, axis=0)
+
+
+def _deviation(graph: _Graph, x: str, part: Part, width: int, count: int) -> str:
+    """What a part of the committee adds to the uniform policy, "row action"."""
+    scores, weights = part.scores, part.weights
+    if isinstance(scores, Forests):
+        raw, weights = _forest_outputs(graph, x, scores), weights[np.argsort(scores.forest, kind="stable")]
+    else:
+        raw = _network_outputs(graph, x, scores, width)
+    members = _squashed(graph, graph("Cast", raw, to=DOUBLE), scores.squashing, count)
+    members = graph("Sub", members, 1.0 / count)
+    return graph("ReduceSum", graph("Mul", members, weights[:, None, None]), [0], keepdims=0)
+
+
+def _squashed(graph: _Graph, raw: str, squashing: str, count: int) -> str:
+    """Action probabilities of raw outputs."""
+    if squashing == "softmax":
         return graph("Softmax", raw, axis=-1)
-    if networks.squashing == "project":
+    if squashing == "project":
         return _project(graph, raw, count)
-    f = graph("Tanh", raw) if networks.squashing == "tanh" else graph("Clip", raw, -1.0, 1.0)
+    f = graph("Tanh", raw) if squashing == "tanh" else graph("Clip", raw, -1.0, 1.0)
     return graph("Div", graph("Add", graph("Mul", f, [-1.0, 1.0]), 1.0), 2.0)
 
 
@@ -78,8 +141,10 @@ def _graph(policy: NumpyPolicy) -> _Graph:
     # One row more, left out again at the end: in many versions of onnxruntime, TopK of no rows ends the process.
     rows = graph("Concat", "features", policy.mean[None], axis=0)
     x = graph("Cast", graph("Div", graph("Sub", rows, policy.mean), policy.scale), to=FLOAT)
-    members = graph("Sub", _members(graph, x, policy.networks, count), 1.0 / count)
-    value = deviation = graph("ReduceSum", graph("Mul", members, policy.weights[:, None, None]), [0], keepdims=0)
+    deviation, *others = [_deviation(graph, x, part, len(policy.mean), count) for part in policy.parts]
+    for other in others:
+        deviation = graph("Add", deviation, other)
+    value = deviation
     # What NumpyPolicy refuses must not look decided, as it would where relu makes a number of NaN.
     blank = graph("ReduceSum", graph("Mul", rows, 0.0), [1])
     probability = graph("Add", _project(graph, graph("Add", deviation, 1.0 / count), count), blank)
@@ -101,7 +166,7 @@ def to_onnx(policy: NumpyPolicy, path: str | Path) -> None:
     infinite feature has probabilities NaN and action -1. Posterior draws, and so who is deferred, are not in the file.
 
     A policy with an encoder takes encoded features here, `policy.encoder.apply(table)[0]`, and no table. Metadata, as
-    JSON: `actions`, and `features`, the names of the columns or null. All networks see all rows of a call at once, so
+    JSON: `actions`, and `features`, the names of the columns or null. All members see all rows of a call at once, so
     give a few thousand at a time.
     """
     try:

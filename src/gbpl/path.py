@@ -12,11 +12,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from gbpl.devices import aligned_empty
-from gbpl.evaluate import combined_deviation, combined_policy, member_policies, policy_of_deviation
+from gbpl.evaluate import (
+    Mixed,
+    Mixture,
+    combined_deviation,
+    combined_policy,
+    member_policies,
+    one_member,
+    policy_of_deviation,
+    taken,
+)  # fmt: skip
 from gbpl.feedback import FullFeedback, Standardizer
 from gbpl.fit import FitConfig, StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models import ScoreModel
@@ -28,15 +36,19 @@ from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_si
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["PathFit", "PathProblem", "PathSettings", "Table", "fit_path", "fit_paths"]
+__all__ = ["PathFit", "PathProblem", "PathSettings", "Table", "fit_models", "fit_path", "fit_paths"]
 
 JUDGED_AT_A_TIME = 65_536
 STOPPING_PARTS = 5
+SIDE_PATH = (3.0, 0.3)  # zetas of the models beside the first, in units of the outcome scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathSettings:
-    """What is fitted: `zetas` and `eta` are in outcome units, None for those that follow from the outcome scale."""
+    """What is fitted: `zetas` and `eta` are in outcome units, None for those that follow from the outcome scale.
+
+    Models `beside` the first stand in the same committee; the first is fitted at every zeta, the others at a few.
+    """
 
     surrogate: Surrogate
     model: ScoreModel
@@ -48,6 +60,12 @@ class PathSettings:
     config: FitConfig | None
     device: str
     progress: bool | None
+    beside: tuple[ScoreModel, ...] = ()
+
+    @property
+    def models(self) -> tuple[ScoreModel, ...]:
+        """All of them."""
+        return (self.model, *self.beside)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,12 +89,13 @@ class PathFit:
     `policy_weights` multiply the members' deviations from uniform, `shares` are their weights in the posterior's
     mixture. `deviation` is that of each row's policy from uniform, by the members that stopped on its fold, weighed by
     the other folds; None without a committee. `every` are all members, `fold_weights` what each entry of the path
-    counts by the other folds alone. `target` holds the tables one below the other.
+    counts by the other folds alone. `target` holds the tables one below the other. Where the rows are a sample of those
+    that were learned from, there are `thinning` times as many of the latter, and the posterior counts each for so many.
     """
 
     standardizer: Standardizer
     surrogate: Surrogate
-    model: ScoreModel
+    model: ScoreModel | Mixture
     scale: float
     eta: float
     path: ZetaPath
@@ -91,6 +110,7 @@ class PathFit:
     every: tuple[Member, ...]
     fold_weights: Float[np.ndarray, "fold entry"] | None
     settings: PathSettings
+    thinning: float = 1.0
 
     @property
     def out_of_fold(self) -> Float[np.ndarray, "row action"] | None:
@@ -122,18 +142,19 @@ class PathFit:
             )
             weights.append(self.fold_weights[number, entry])
         settings = self.settings
-        stack = fit_stack(
-            self.x, self.target, members, self.surrogate, self.model,
-            config=settings.config, device=settings.device, progress=settings.progress,  # type: ignore[arg-type]
-        )  # fmt: skip
+        stack = self.fit_again(members)
         policy = np.empty((len(self.x), settings.surrogate.n_actions), np.float32)
         for number, fold in {int(m.label["fold"]): m.validation for m in self.every}.items():  # type: ignore[call-overload]
             chosen = stack.find(fold=number)
             multiplier = np.array([weights[i] for i in chosen])
             policy[fold] = combined_policy(
-                self.model, settings.surrogate, stack.select(chosen), multiplier, self.x[fold]
+                self.model, settings.surrogate, taken(stack.params, chosen), multiplier, self.x[fold]
             )
         return policy
+
+    def fit_again(self, members: Sequence[Member]) -> StackFit:
+        """Fit copies of members, each with its own model, to the same tables."""
+        return fit_models(StackProblem(self.x, self.target, members), self.surrogate, self.settings)
 
     def problems(self) -> list[Problem]:
         """The generalized posterior of each member; members of one fold and table share their rows."""
@@ -146,18 +167,21 @@ class PathFit:
                 rows = member.table * len(self.x) + member.train
                 folds[key] = self.x[member.train], self.target[rows], weights
             x, target, weights = folds[key]
+            model, params = one_member(self.model, self.params, number)
+            phi = model.training_features(params, x, member.seed) if hasattr(model, "training_features") else None
             problem = Problem(
-                model=self.model,
+                model=model,
                 surrogate=self.surrogate,
                 x=x,
                 target=target,
                 weights=weights,
                 zeta=member.zeta,
-                eta=member.eta,
+                eta=member.eta * self.thinning,
                 prior_sd=member.prior_sd,
-                params=jax.tree.map(lambda leaf, number=number: leaf[number], self.params),
+                params=params,
                 seed=member.seed,
                 rows=member.train,
+                phi=phi,
             )
             problems.append(problem)
         return problems
@@ -165,12 +189,13 @@ class PathFit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PathProblem:
-    """What `fit_path` needs: the outcomes of `feedback` are the judge."""
+    """What `fit_path` needs: the outcomes of `feedback` are the judge, and `modelled` means beside them, if any."""
 
     feedback: FullFeedback
     tables: Sequence[Table]
     folds: list[Int[np.ndarray, " row"]]
     settings: PathSettings
+    modelled: Float[np.ndarray, "row action"] | None = None
 
 
 def fit_path(
@@ -188,19 +213,64 @@ def fit_paths(problems: Sequence[PathProblem], *, stacklevel: int = 3) -> list[P
     planned = []
     for problem in problems:  # not a comprehension, which Python 3.11 counts as a level of its own
         planned.append(_plan(problem, stacklevel + 1))
-    together: dict[tuple, list[int]] = {}
+    together: dict[tuple, list[tuple[int, int]]] = {}
     for number, plan in enumerate(planned):
-        settings, width = plan.problem.settings, plan.x.shape[1]
-        key = plan.surrogate, settings.model, settings.config, settings.device, settings.progress, width
-        together.setdefault(key, []).append(number)
-    fitted: dict[int, PathFit] = {}
-    for (surrogate, model, config, device, progress, _), numbers in together.items():
+        settings = plan.problem.settings
+        for place, model in enumerate(settings.models):
+            key = plan.surrogate, model, settings.config, settings.device, settings.progress, plan.x.shape[1]
+            together.setdefault(key, []).append((number, place))
+    fitted: dict[tuple[int, int], StackFit] = {}
+    for (surrogate, model, config, device, progress, _), places in together.items():
         stacks = fit_stacks(
-            [StackProblem(planned[i].x, planned[i].target, planned[i].members) for i in numbers], surrogate, model,
-            config=config, device=device, progress=progress,
+            [StackProblem(planned[i].x, planned[i].target, planned[i].of_model(place)) for i, place in places],
+            surrogate, model, config=config, device=device, progress=progress,
         )  # fmt: skip
-        fitted |= {i: _weighed_path(planned[i], stack) for i, stack in zip(numbers, stacks, strict=True)}
-    return [fitted[number] for number in range(len(problems))]
+        fitted |= dict(zip(places, stacks, strict=True))
+    found = []
+    for number, plan in enumerate(planned):
+        stacks = [fitted[number, place] for place in range(len(plan.problem.settings.models))]
+        found.append(_weighed_path(plan, _side_by_side(stacks)))
+    return found
+
+
+def fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSettings) -> StackFit:
+    """Members of several models (their label `model`), each fitted with its own; in the order given."""
+    members = problem.members
+    numbers = [[i for i, m in enumerate(members) if m.label["model"] == place] for place in range(len(settings.models))]
+    stacks = [
+        fit_stack(
+            problem.x, problem.target, [members[i] for i in own], surrogate, model,
+            config=settings.config, device=settings.device, progress=settings.progress,  # type: ignore[arg-type]
+        ) if own else None
+        for own, model in zip(numbers, settings.models, strict=True)
+    ]  # fmt: skip
+    whole = _side_by_side(stacks)
+    order = np.argsort(np.concatenate([own for own in numbers if own]), kind="stable")
+    return StackFit(
+        members=tuple(members),
+        params=taken(whole.params, order),
+        validation_loss=tuple(whole.validation_loss[i] for i in order),
+        train_loss=tuple(whole.train_loss[i] for i in order),
+        best_epoch=whole.best_epoch[order],
+        best_loss=whole.best_loss[order],
+    )
+
+
+def _side_by_side(stacks: Sequence[StackFit | None]) -> StackFit:
+    """The members of several models' stacks, one stack after the other; None for a model without members."""
+    if len(stacks) == 1 and stacks[0] is not None:
+        return stacks[0]
+    owner = np.repeat(range(len(stacks)), [0 if stack is None else len(stack.members) for stack in stacks])
+    params = Mixed(owner, tuple(None if stack is None else stack.params for stack in stacks))
+    present = [stack for stack in stacks if stack is not None]
+    return StackFit(
+        members=tuple(member for stack in present for member in stack.members),
+        params=params,
+        validation_loss=tuple(loss for stack in present for loss in stack.validation_loss),
+        train_loss=tuple(loss for stack in present for loss in stack.train_loss),
+        best_epoch=np.concatenate([stack.best_epoch for stack in present]),
+        best_loss=np.concatenate([stack.best_loss for stack in present]),
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,10 +283,15 @@ class _Plan:
     surrogate: Surrogate
     zetas: Float[np.ndarray, " entry"]
     corrections: Float[np.ndarray, " entry"]
+    owners: list[int]
     members: list[Member]
     standardizer: Standardizer
     x: Float[np.ndarray, "row feature"]
     target: Float[np.ndarray, "rows score"]
+
+    def of_model(self, place: int) -> list[Member]:
+        """Members of one of the models."""
+        return [member for member in self.members if member.label["model"] == place]
 
 
 def _plan(problem: PathProblem, stacklevel: int) -> _Plan:
@@ -236,21 +311,24 @@ def _plan(problem: PathProblem, stacklevel: int) -> _Plan:
     across = across_folds(base, problem.folds, seed=settings.seed)
     # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
     inner = replace(settings.surrogate, huber=settings.surrogate.huber / scale)
-    zetas, corrections, members = _members(problem.tables, across, scale, settings)
+    zetas, corrections, owners, members = _members(problem.tables, across, scale, settings)
     trained = rows if settings.committee else across[0].train
     weights = None if feedback.weights is None else feedback.weights[trained]
     standardizer = Standardizer.fit(feedback.x, trained, weights)
     target = _scaled_targets(inner, [outcomes for table in problem.tables for outcomes in table.outcomes], scale)
     x = standardizer.apply(feedback.x)
-    return _Plan(problem, scale, eta, inner, zetas, corrections, members, standardizer, x, target)
+    return _Plan(problem, scale, eta, inner, zetas, corrections, owners, members, standardizer, x, target)
 
 
 def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
     """Judge the members of a plan out of fold and weigh its entries."""
     feedback, folds, settings = plan.problem.feedback, plan.problem.folds, plan.problem.settings
-    surrogate, model, zetas, x = settings.surrogate, settings.model, plan.zetas, plan.x
+    surrogate, zetas, x, several = settings.surrogate, plan.zetas, plan.x, len(settings.models) > 1
+    model = Mixture(settings.models) if several else settings.models[0]
     level = float(np.mean(feedback.outcomes, dtype=np.float64))
-    judges = _judge(stack, x, feedback, folds, OutOfFold(zetas, surrogate, plan.corrections, level=level), model)
+    names = [type(settings.models[owner]).__name__ for owner in plan.owners] if several else None
+    empty = OutOfFold(zetas, surrogate, plan.corrections, model=names, level=level)
+    judges = _judge(stack, x, plan.problem, empty, model)
     weigh = average_weights if settings.zetas is None else select_weights
     path = _weighed(judges, weigh)
     deviation = fold_weights = None
@@ -260,7 +338,7 @@ def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
         for number, fold in enumerate(folds):
             others = _weighed([judge for other, judge in enumerate(judges) if other != number], weigh)
             fold_weights[number] = common_size(others)
-            params = stack.select(stack.find(fold=number))
+            params = taken(stack.params, stack.find(fold=number))
             deviation[fold] = combined_deviation(model, surrogate, params, fold_weights[number], x[fold])
     kept = np.flatnonzero(np.repeat(path.weight, len(folds)))
     return PathFit(
@@ -271,13 +349,14 @@ def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
         eta=plan.eta,
         path=path,
         members=tuple(plan.members[i] for i in kept),
-        params=stack.select(kept),
+        params=taken(stack.params, kept),
         policy_weights=np.repeat(common_size(path) / len(folds), len(folds))[kept],
         shares=np.repeat(path.weight / len(folds), len(folds))[kept],
         history=[
             {
                 "zeta": float(zetas[i // len(folds)]),
                 "correction": float(plan.corrections[i // len(folds)]),
+                "model": type(settings.models[plan.owners[i // len(folds)]]).__name__,
                 "fold": i % len(folds),
                 "best_epoch": int(stack.best_epoch[i]),
                 "train_loss": stack.train_loss[i],
@@ -296,22 +375,27 @@ def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
 
 def _members(
     tables: Sequence[Table], across: list[Member], scale: float, settings: PathSettings
-) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, " entry"], list[Member]]:
-    """zeta and correction of each entry of the path, and its members, the folds of an entry together."""
+) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, " entry"], list[int], list[Member]]:
+    """zeta, correction and model of each entry of the path, and its members, the folds of an entry together."""
     zetas: list[float] = []
     corrections: list[float] = []
+    owners: list[int] = []
     members: list[Member] = []
-    before = 0
-    for table in tables:
-        path = np.array(table.path) * (table.scale or scale) if settings.zetas is None else np.array(settings.zetas)
-        own = range(before, before + len(table.outcomes))
-        before += len(own)
-        placed = [replace(m, table=own[fold if len(own) > 1 else 0]) for fold, m in enumerate(across)]
-        for number, zeta in enumerate(path, start=len(zetas)):
-            members += [replace(m, label=m.relabel(entry=number)) for m in over_zeta(placed, [float(zeta / scale)])]
-        zetas += list(path)
-        corrections += [table.correction] * len(path)
-    return np.array(zetas), np.array(corrections), members
+    for place in range(len(settings.models)):
+        before = 0
+        for table in tables:
+            own = range(before, before + len(table.outcomes))
+            before += len(own)
+            placed = [replace(m, table=own[fold if len(own) > 1 else 0]) for fold, m in enumerate(across)]
+            relative = table.path if place == 0 else SIDE_PATH[: len(table.path)]
+            path = np.array(relative) * (table.scale or scale) if settings.zetas is None else np.array(settings.zetas)
+            for number, zeta in enumerate(path, start=len(zetas)):
+                at = over_zeta(placed, [float(zeta / scale)])
+                members += [replace(m, label=m.relabel(entry=number, model=place)) for m in at]
+            zetas += list(path)
+            corrections += [table.correction] * len(path)
+            owners += [place] * len(path)
+    return np.array(zetas), np.array(corrections), owners, members
 
 
 def _scaled_targets(
@@ -335,21 +419,20 @@ def _scaled_targets(
 def _judge(
     stack: StackFit,
     x: Float[np.ndarray, "row feature"],
-    feedback: FullFeedback,
-    folds: list[Int[np.ndarray, " row"]],
+    problem: PathProblem,
     empty: OutOfFold,
-    model: ScoreModel,
+    model: ScoreModel | Mixture,
 ) -> list[OutOfFold]:
     """Each member on the fold it did not train on, a judge a fold."""
-    judges = []
-    for number, fold in enumerate(folds):
+    judges, feedback, modelled = [], problem.feedback, problem.modelled
+    for number, fold in enumerate(problem.folds):
         judge = empty.fresh()
-        params = stack.select(stack.find(fold=number))
+        params = taken(stack.params, stack.find(fold=number))
         for start in range(0, len(fold), JUDGED_AT_A_TIME):
             rows = fold[start : start + JUDGED_AT_A_TIME]
             policies = member_policies(model, empty.surrogate, params, x[rows])
             weights = None if feedback.weights is None else feedback.weights[rows]
-            judge.add(policies, feedback.outcomes[rows], weights)
+            judge.add(policies, feedback.outcomes[rows], weights, None if modelled is None else modelled[rows])
         judges.append(judge)
     return judges
 

@@ -19,15 +19,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gbpl.files import replacing, write_text
+from gbpl.networks import Forests, Networks, Part
 from gbpl.saved import NumpyPolicy
-from gbpl.stored import LABELS, stored_policy
+from gbpl.stored import LABELS, NOT_SPLIT, stored_policy
 
 if TYPE_CHECKING:
     from jaxtyping import Shaped
 
 __all__ = ["FORMAT", "SavedPolicy", "SavedPolicyError", "load"]
 
-FORMAT = 1
+FORMAT = 2  # 1 is written where all members are networks of one shape, so that older versions read it
 KIND = "gbpl policy"
 MOST_HEADER = 32 << 20  # bytes of JSON: a summary of 1,000 features has one
 
@@ -83,13 +84,40 @@ def _plain_label(label: Any) -> Any:
     return label
 
 
+def _settings(scores: Networks | Forests) -> dict[str, Any]:
+    """What is told of a part in format 2."""
+    if isinstance(scores, Forests):
+        return {"kind": "forests"}
+    return {"kind": "networks", "activation": scores.activation, "gain": scores.gain, "knots": scores.knots}
+
+
+def _part_arrays(part: Part) -> dict[str, Shaped[np.ndarray, "..."]]:
+    scores = part.scores
+    arrays = {"weights": part.weights, "last": scores.last}
+    if isinstance(scores, Forests):
+        threshold = np.where(np.isinf(scores.threshold), NOT_SPLIT, scores.threshold)  # all that is read is finite
+        arrays |= {"feature": scores.feature, "threshold": threshold, "value": scores.value, "forest": scores.forest}
+    else:
+        arrays |= {f"hidden{number}": layer for number, layer in enumerate(scores.hidden)}
+    if part.draws is not None and part.draw_member is not None:
+        arrays |= {"draws": part.draws, "draw_member": part.draw_member}
+    return arrays
+
+
 def _content(policy: SavedPolicy) -> bytes:
     """The bytes of a policy's file."""
-    networks, names = policy.networks, getattr(policy, "feature_names_in_", None)
-    told = {
-        "activation": networks.activation,
-        "squashing": networks.squashing,
-        "gain": networks.gain,
+    parts, names = policy.parts, getattr(policy, "feature_names_in_", None)
+    first = parts[0].scores
+    common = {"mean": policy.mean, "scale": policy.scale}
+    if len(parts) == 1 and isinstance(first, Networks) and not first.knots:
+        version, arrays = 1, common | _part_arrays(parts[0])
+        told = {"activation": first.activation, "squashing": first.squashing, "gain": first.gain}
+    else:
+        version, arrays = 2, common
+        for number, part in enumerate(parts):
+            arrays |= {f"part{number}/{name}": array for name, array in _part_arrays(part).items()}
+        told = {"parts": [_settings(part.scores) for part in parts], "squashing": first.squashing}
+    told |= {
         "actions": [_plain_label(label) for label in policy.actions_.tolist()],
         "features": None if names is None else [str(name) for name in names],
         "slope": None if policy.gain is None else [policy.gain.slope, policy.gain.se],
@@ -99,15 +127,9 @@ def _content(policy: SavedPolicy) -> bytes:
         "encoder": None if policy.encoder is None else policy.encoder.to_json(),
         "summary": policy.summary,
     }  # fmt: skip
-    arrays = {
-        "weights": policy.weights, "mean": policy.mean, "scale": policy.scale, "last": networks.last,
-        **{f"hidden{number}": layer for number, layer in enumerate(networks.hidden)},
-    }  # fmt: skip
-    if policy.draws is not None and policy.draw_member is not None:
-        arrays |= {"draws": policy.draws, "draw_member": policy.draw_member}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(told, allow_nan=False)
-    header = {"format": FORMAT, "sha256": _digest(text, arrays), "policy": text}
+    header = {"format": version, "sha256": _digest(text, arrays), "policy": text}
     return save(arrays, metadata={KIND: json.dumps(header)})  # one key: the order of several is not kept
 
 
@@ -124,16 +146,17 @@ def load(path: str | Path) -> SavedPolicy:
     Raises `SavedPolicyError` for a file that is missing, damaged, of a newer format, or something else.
     """
     path = Path(path)
-    told, arrays = _read(path)
+    version, told, arrays = _read(path)
     try:
-        return SavedPolicy(**stored_policy(told, arrays))
+        return SavedPolicy(**stored_policy(told, arrays, version))
     except RecursionError:
         _refuse(path, "its header is nested too deeply")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         _refuse(path, f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__} ({error})")
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def _read(path: Path) -> tuple[int, dict[str, Any], dict[str, np.ndarray]]:
+    """The format of a file, what it tells, and its arrays."""
     if not path.exists():
         raise SavedPolicyError(f"there is no file {path}; policies are written by policy.save and by gbpl fit")
     if not path.is_file():
@@ -151,7 +174,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     text = header.get("policy")
     if not isinstance(text, str) or _digest(text, arrays) != header.get("sha256"):
         _refuse(path, "its content does not match its checksum")
-    return _json(path, text), arrays
+    return header["format"], _json(path, text), arrays
 
 
 def _json(path: Path, text: str) -> dict[str, Any]:

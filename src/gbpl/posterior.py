@@ -172,7 +172,13 @@ class Posterior:
                     yield number, part, jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], params)
 
     def sample(self, draws: int | None = None, *, seed: int = 0) -> Any:
-        """Parameters with a leading draw axis, member after member."""
+        """Parameters with a leading draw axis, member after member; of one model, as those of several do not stack."""
+        models = {type(part.problem.model).__name__ for part in self.parts}
+        if len({part.problem.model for part in self.parts}) > 1:
+            raise PosteriorError(
+                f"the committee has several models ({', '.join(sorted(models))}), whose parameters do not stack; use "
+                "member_draws, or fit with model=MLP()"
+            )
         trees = [params for _, _, params in self.member_draws(draws, seed=seed)]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
 

@@ -1,9 +1,10 @@
-"""A policy that decides with numpy alone: the networks, draws of their last layers, and the rule (section 6)."""
+"""A policy that decides with numpy alone: its members, draws of their last layers, and the rule (section 6)."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from gbpl.decisions import disagreement
 from gbpl.gain import GainSlope, priced_action
-from gbpl.networks import Committee, Networks, project
+from gbpl.networks import Committee, Forests, Networks, Part, project
 from gbpl.welfare import deterministic
 
 if TYPE_CHECKING:
@@ -81,12 +82,13 @@ class NumpyPolicy:
     """A fitted policy without its training rows; numpy is all it needs to decide.
 
     It takes what the policy was fitted to: an array or frame of features, or, where it was learned from a table with an
-    encoder, such a table.
+    encoder, such a table. `networks` are the members with their `weights` and draws; where members of other models are
+    in the same committee, `beside` has those.
     """
 
     def __init__(
         self,
-        networks: Networks,
+        networks: Networks | Forests,
         *,
         weights: Float[np.ndarray, " member"],
         mean: Float[np.ndarray, " feature"],
@@ -99,13 +101,16 @@ class NumpyPolicy:
         rule: Rule | None = None,
         encoder: Encoder | None = None,
         summary: Mapping[str, Any] | None = None,
+        beside: Sequence[Part] = (),
     ) -> None:
         self.networks, self.weights, self.mean, self.scale = networks, weights, mean, scale
+        self.parts = (Part(networks, weights, draws, draw_member), *beside)
+        self.draw_count = sum(part.draw_count for part in self.parts)
         self.actions_, self.n_features_in_ = actions, len(mean)
         if feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
-        self.draws, self.draw_member, self.gain = draws, draw_member, gain
-        self._committee = Committee(networks, weights, mean, scale, len(actions), draws, draw_member)
+        self.gain = gain
+        self._committee = Committee(self.parts, mean, scale, len(actions))
         self.rule = Rule() if rule is None else rule
         self.encoder, self.summary = encoder, summary
 
@@ -118,9 +123,11 @@ class NumpyPolicy:
     def __repr__(self) -> str:
         shown = ", ".join(str(label) for label in self.actions_.tolist()[:5])
         more = ", ..." if len(self.actions_) > 5 else ""
-        return (
-            f"<{type(self).__name__}: {shown}{more} from {self.n_features_in_} features, {len(self.weights)} networks>"
-        )
+        counts: Counter[str] = Counter()
+        for part in self.parts:
+            counts[part.scores.noun] += len(part.weights)
+        members = ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for noun, count in counts.items())
+        return f"<{type(self).__name__}: {shown}{more} from {self.n_features_in_} features, {members}>"
 
     # -- features -----------------------------------------------------------------------------------------
 
@@ -166,9 +173,9 @@ class NumpyPolicy:
     def action_probability(self, X: Any) -> Float[np.ndarray, "row action"]:
         """Share of posterior draws whose rule takes each action."""
         _, taken = self._committee.ask(self._features(X)[0], draws=True)
-        if taken is None or self.draws is None:
+        if taken is None:
             raise ValueError("this policy was saved without posterior draws; save it where it was fitted, draws=400")
-        return taken / len(self.draws)
+        return taken / self.draw_count
 
     def expected_gain(self, X: Any) -> Float[np.ndarray, "row action"]:
         """What each action is expected to gain over the default one of the rule, in outcome units."""
@@ -192,7 +199,7 @@ class NumpyPolicy:
             number = priced_action(gain, np.array(self.rule.prices))
         else:
             number = deterministic(deviation)
-        chance = None if taken is None or self.draws is None else taken / len(self.draws)
+        chance = None if taken is None else taken / self.draw_count
         split = None if chance is None else disagreement(chance) if len(chance) else np.zeros(0)
         return Decisions(
             action=self.actions_[number],

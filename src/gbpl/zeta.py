@@ -7,6 +7,7 @@ so by giving each zeta the probability that it is the best one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,16 +20,26 @@ if TYPE_CHECKING:
 
     from gbpl.surrogates import Surrogate
 
-__all__ = ["AUTO_PATH", "OutOfFold", "ZetaPath", "average_weights", "common_size", "select_weights"]
+__all__ = [
+    "AUTO_PATH", "OutOfFold", "ZetaPath", "average_weights", "common_size", "dropped_small", "select_weights",
+]  # fmt: skip
 
 AUTO_PATH = (10.0, 3.0, 1.0, 0.1, 0.001)  # in units of the outcome scale: regression end to direct-welfare end
 DRAWS = 4000
+LEAST_WEIGHT = 0.02
+LEAST_DOUBT = 0.25  # of the outcome model's account of entries, as a share of the noise of the other account
+COLUMNS = (
+    "zeta", "welfare", "welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size",
+    "weight", "correction",
+)  # fmt: skip
 
 
 class OutOfFold:
     """Adds up, in one pass over the rows, what each zeta's policy is worth to rows its member did not train on."""
 
-    SUMS = ("total", "total_squares", "rule", "rule_squares", "products", "randomized", "penalty", "spread")
+    SUMS = (
+        "total", "total_squares", "rule", "rule_squares", "products", "randomized", "penalty", "spread", "modelled",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -36,24 +47,27 @@ class OutOfFold:
         surrogate: Surrogate,
         correction: Float[np.ndarray, " zeta"] | None = None,
         *,
+        model: Sequence[str] | None = None,
         level: float = 0.0,
     ) -> None:
         """`level` is taken off the outcomes, so that a large common level costs no digits."""
-        self.zetas, self.surrogate, self.level = zetas, surrogate, level
+        self.zetas, self.surrogate, self.level, self.model = zetas, surrogate, level, model
         count = len(zetas)
         self.correction = np.ones(count) if correction is None else correction
         self.total = self.total_squares = 0.0
         self.rule, self.rule_squares = np.zeros(count), np.zeros(count)
         self.products = np.zeros((count, count))
         self.randomized, self.penalty, self.spread = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.modelled = np.zeros(count)
 
     def add(
         self,
         policies: Float[np.ndarray, "zeta row action"],
         outcomes: Float[np.ndarray, "row action"],
         sample_weight: Float[np.ndarray, " row"] | None,
+        modelled: Float[np.ndarray, "row action"] | None = None,
     ) -> None:
-        """Policies of every zeta on some rows, beside the outcomes and weights of those rows."""
+        """Policies of every zeta on some rows, beside the outcomes, weights and modelled means of those rows."""
         weight = np.ones(len(outcomes)) if sample_weight is None else sample_weight
         rows = np.arange(len(outcomes))
         outcomes = outcomes - self.level
@@ -67,10 +81,12 @@ class OutOfFold:
         scores = np.asarray(self.surrogate.scores_of_policy(policies), np.float64)
         self.penalty += np.sum(scores**2, axis=2) @ weight
         self.spread += np.sum((policies - 1.0 / policies.shape[2]) ** 2, axis=2) @ weight
+        if modelled is not None:
+            self.modelled += np.stack([modelled[rows, deterministic(policy)] for policy in policies]) @ weight
 
     def fresh(self) -> OutOfFold:
         """The same path, before any row."""
-        return OutOfFold(self.zetas, self.surrogate, self.correction, level=self.level)
+        return OutOfFold(self.zetas, self.surrogate, self.correction, model=self.model, level=self.level)
 
     def __add__(self, other: OutOfFold) -> OutOfFold:
         """Both parts' rows together."""
@@ -100,6 +116,8 @@ class OutOfFold:
             covariance=covariance,
             weight=np.zeros(len(self.zetas)),
             correction=self.correction,
+            model=self.model,
+            modelled=self.modelled / self.total if np.any(self.modelled) else None,
         )
 
 
@@ -125,6 +143,8 @@ class ZetaPath:
     weight: Float[np.ndarray, " zeta"]
     correction: Float[np.ndarray, " zeta"]
     covariance: Float[np.ndarray, "zeta zeta"]
+    model: Sequence[str] | None = None
+    modelled: Float[np.ndarray, " zeta"] | None = None
 
     @property
     def main_zeta(self) -> float:
@@ -133,12 +153,14 @@ class ZetaPath:
 
     def to_dict(self) -> dict[str, Float[np.ndarray, " zeta"]]:
         """Columns by name, as `pandas.DataFrame` or `polars.DataFrame` take them."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "covariance"}
+        columns = {name: getattr(self, name) for name in COLUMNS}
+        return columns if self.model is None else {"model": np.array(self.model), **columns}
 
     def __str__(self) -> str:
         columns = self.to_dict()
         lines = [" ".join(f"{name:>18}" for name in columns)]
-        lines += [" ".join(f"{value:18.5g}" for value in row) for row in zip(*columns.values(), strict=True)]
+        for row in zip(*columns.values(), strict=True):
+            lines.append(" ".join(f"{v:>18}" if isinstance(v, str) else f"{v:18.5g}" for v in row))
         return "\n".join(lines)
 
 
@@ -156,17 +178,52 @@ def average_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
     The welfares are taken as jointly normal around their means with the covariance of the rows (the large-sample
     form of the Bayesian bootstrap), so zetas that make the same decisions share their weight.
     """
-    return _probability_best(path.welfare, path.covariance)
+    if path.modelled is None:
+        return _probability_best(path.welfare, path.covariance)
+    weights = _probability_best(*_both_accounts(path.welfare, path.covariance, path.modelled))
+    return dropped_small(weights)
+
+
+def dropped_small(weights: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
+    """Without the entries of at most 2 %: members that hardly count cost as much as others, to keep and to draw."""
+    kept = np.where(weights > LEAST_WEIGHT, weights, 0.0)
+    return kept / kept.sum()
+
+
+def _both_accounts(
+    welfare: Float[np.ndarray, " entry"], covariance: Float[np.ndarray, "entry entry"], modelled: np.ndarray
+) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, "entry entry"]]:
+    """What entries are worth beside each other, from the doubly robust account and that of the outcome model.
+
+    The first is unbiased and noisy, the second has hardly any noise and an unknown bias, here N(0, t^2) for each entry.
+    t^2 is what the accounts differ by beyond the noise (empirical Bayes), and the posterior mean of the contrasts is
+
+        m + t^2 (t^2 I + C)^{-1} (v - m),   with covariance   t^2 I - t^4 (t^2 I + C)^{-1}.
+    """
+    count = len(welfare)
+    contrast = np.eye(count) - 1.0 / count
+    v, m, noise = contrast @ welfare, contrast @ modelled, contrast @ covariance @ contrast
+    level = float(np.trace(noise)) / max(count - 1, 1)
+    doubt = max(float(np.sum((v - m) ** 2)) / max(count - 1, 1) - level, LEAST_DOUBT * level)
+    if doubt <= 0.0:
+        return welfare, covariance
+    gain = doubt * np.linalg.inv(doubt * np.eye(count) + noise)
+    return m + gain @ (v - m), doubt * (np.eye(count) - gain)
 
 
 def _probability_best(
     mean: Float[np.ndarray, " entry"], covariance: Float[np.ndarray, "entry entry"], *, seed: int = 0
 ) -> Float[np.ndarray, " entry"]:
-    rng = np.random.default_rng(seed)
+    draws = _normal_draws(mean, covariance, DRAWS, seed)
+    return np.bincount(np.argmax(draws, axis=1), minlength=len(mean)) / DRAWS
+
+
+def _normal_draws(
+    mean: Float[np.ndarray, " entry"], covariance: Float[np.ndarray, "entry entry"], draws: int, seed: int
+) -> Float[np.ndarray, "draw entry"]:
     values, vectors = np.linalg.eigh(covariance)  # rounding may leave some a little below zero
     root = vectors * np.sqrt(np.maximum(values, 1e-9 * np.maximum(values.max(), 0.0) + 1e-30))
-    draws = mean + rng.standard_normal((DRAWS, len(mean))) @ root.T
-    return np.bincount(np.argmax(draws, axis=1), minlength=len(mean)) / DRAWS
+    return mean + np.random.default_rng(seed).standard_normal((draws, len(mean))) @ root.T
 
 
 def common_size(path: ZetaPath) -> Float[np.ndarray, " zeta"]:

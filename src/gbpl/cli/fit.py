@@ -141,6 +141,14 @@ def fit(
             rich_help_panel=OUTPUT,
         ),
     ] = Path("gbpl-result"),
+    models: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="network, or auto: networks and forests, each for what it is worth here; takes longer.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "network",
     seed: Annotated[
         int, typer.Option(metavar="N", help="Of folds, initial weights and draws.", rich_help_panel=OUTPUT)
     ] = 0,
@@ -151,6 +159,8 @@ def fit(
     """Learn who should get which action, and write policy, decisions, report and summary."""
     check_out(out, data)
     parse.check_settings(seed, defer, outcome_range)
+    if models not in ("network", "auto"):
+        raise ValueError(f"--models must be network or auto, got {models!r}")
     with held():
         from gbpl.cli.told import headline, tell
         from gbpl.roles import Roles
@@ -169,10 +179,12 @@ def fit(
     with stderr().status("reading the table"):
         table = read_table(data, columns=needed, encoding=encoding, delimiter=delimiter)
     with held():
+        from gbpl.learner import GBPL
         from gbpl.study import learn
+    chosen = {"estimator": GBPL(random_state=seed)} if models == "auto" else {}
     study = learn(
         table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name),
+        seed=seed, source=parse.text_of(data.name), **chosen,
     )  # fmt: skip
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)

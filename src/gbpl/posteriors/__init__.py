@@ -1,14 +1,31 @@
 """Methods of drawing from a member's generalized posterior, one a file, one face (section 6 and its appendix)."""
 
+from typing import Any
+
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, PosteriorWarning, Problem
 from gbpl.posteriors.bootstrap import Bootstrap, bootstrap_members, fit_bootstrap
 from gbpl.posteriors.laplace import Laplace
 from gbpl.posteriors.last_layer import Exact, LastLayer
 from gbpl.posteriors.nuts import NUTS
+from gbpl.posteriors.on_features import OnFeatures
 from gbpl.posteriors.sgld import SGLD
 from gbpl.posteriors.variational import Variational
 
 METHODS = {kind.method: kind for kind in (Exact, LastLayer, Laplace, SGLD, NUTS, Variational, Bootstrap)}
+
+
+def member_posterior(method: str, problem: Problem, **options: Any) -> MemberPosterior:
+    """A member's posterior by the method of that name, over all weights that its model learns."""
+    kind: Any = METHODS[method]
+    if hasattr(problem.model, "fit_stacks") and not hasattr(problem.model, "features"):
+        raise PosteriorError(
+            f"{type(problem.model).__name__} has no weights that a gradient moves, hence no {method!r} posterior; use "
+            "method='bootstrap'"
+        )
+    if hasattr(problem.model, "learned_layers") and kind not in (Exact, LastLayer):
+        return OnFeatures(problem, kind, **options)
+    return kind(problem, **options)
+
 
 __all__ = [
     "METHODS",
@@ -19,10 +36,12 @@ __all__ = [
     "Laplace",
     "LastLayer",
     "MemberPosterior",
+    "OnFeatures",
     "PosteriorError",
     "PosteriorWarning",
     "Problem",
     "Variational",
     "bootstrap_members",
     "fit_bootstrap",
+    "member_posterior",
 ]

@@ -45,7 +45,8 @@ class Problem:
 
     `x` are the (standardised) features and `target` the targets of the member's training rows; `weights` have mean
     one, None if all are one. `params` is the MAP, a tree without member axis. `rows` are the numbers of the training
-    rows in the table the members of a committee share.
+    rows in the table the members of a committee share. `phi` are the features of the training rows where the model has
+    others for them than for new rows (`ForestFeatures`).
     """
 
     model: ScoreModel
@@ -59,6 +60,7 @@ class Problem:
     params: Any
     seed: int = 0
     rows: Int[np.ndarray, " row"] | None = None
+    phi: Float[np.ndarray, "row hidden"] | None = None
 
     def __len__(self) -> int:
         return len(self.x)

@@ -10,19 +10,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import jax
 import numpy as np
 
+from gbpl.devices import resolve_devices
+from gbpl.engines import in_chunks
 from gbpl.fit import FitConfig, fit_stack
+from gbpl.models import ScoreModel
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
 from gbpl.stack import Member
+from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
-    import jax
     from jaxtyping import Float
 
 __all__ = ["Bootstrap", "bootstrap_members", "fit_bootstrap"]
+
+REFITS_A_TASK = 32  # enough to fill a stack, few enough to share a hundred
 
 
 def bootstrap_members(member: Member, count: int, *, seed: int) -> list[Member]:
@@ -50,8 +57,6 @@ class Bootstrap(MemberPosterior):
         self.params, self.count = params, count
 
     def sample(self, draws: int, *, seed: int) -> Any:
-        import jax
-
         if draws > self.count:
             raise PosteriorError(
                 f"the bootstrap of this member has {self.count} refits, and {draws} draws were asked for; ask for "
@@ -72,18 +77,43 @@ def fit_bootstrap(
     config: FitConfig | None,
     device: str | Sequence[jax.Device],
     progress: bool | None,
+    engine: str = "local",
 ) -> list[Bootstrap]:
-    """Refit all members as one stack: `refits` draws in all, dealt by the members' shares, each rounded up."""
+    """Refit all members: `refits` draws in all, dealt by the members' shares, each rounded up.
+
+    They are fitted here as one stack, or by another `engine` (`gbpl.engines`) as tasks of 32: the same draws, to
+    float32 rounding, however many workers there are.
+    """
     counts = [max(1, math.ceil(refits * share - 1e-9)) for share in shares / np.sum(shares)]
-    stacked = [
-        copy
-        for member, count in zip(members, counts, strict=True)
-        for copy in bootstrap_members(member, count, seed=seed)
-    ]
-    problem = problems[0]
-    fit = fit_stack(*data, stacked, problem.surrogate, problem.model, config=config, device=device, progress=progress)  # type: ignore[arg-type]
-    ends = np.cumsum(counts)
-    return [
-        Bootstrap(problem, fit.select(range(end - count, end)), count)
-        for problem, count, end in zip(problems, counts, ends, strict=True)
-    ]
+    found: dict[int, Bootstrap] = {}
+    for model in dict.fromkeys(problem.model for problem in problems):  # in order, each once
+        own = [number for number, problem in enumerate(problems) if problem.model == model]
+        stacked = [copy for i in own for copy in bootstrap_members(members[i], counts[i], seed=seed)]
+        refit = partial(_refitted, data=data, surrogate=problems[0].surrogate, model=model, config=config)
+        if engine == "local":
+            params = refit(stacked, device=device, progress=progress)
+        else:
+            platform = resolve_devices(device)[0].platform
+            task = partial(refit, device=platform, progress=False)
+            params = in_chunks(task, stacked, engine=engine, size=REFITS_A_TASK, device=device, progress=progress)
+        ends = np.cumsum([counts[i] for i in own])
+        for i, end in zip(own, ends, strict=True):
+            parts = params[end - counts[i] : end]
+            joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+            found[i] = Bootstrap(problems[i], joined, counts[i])
+    return [found[number] for number in range(len(problems))]
+
+
+def _refitted(
+    members: Sequence[Member],
+    *,
+    data: tuple[np.ndarray, np.ndarray],
+    surrogate: Surrogate,
+    model: ScoreModel,
+    config: FitConfig | None,
+    device: str | Sequence[jax.Device],
+    progress: bool | None,
+) -> list[Any]:
+    """Parameters of each member, fitted, with a member axis of one."""
+    fit = fit_stack(*data, members, surrogate, model, config=config, device=device, progress=progress)  # type: ignore[arg-type]
+    return [fit.select([number]) for number in range(len(members))]

@@ -6,6 +6,7 @@ phi_i the last hidden layer and a one, and C_i the curvature of the loss in the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -31,7 +32,9 @@ __all__ = ["Exact", "LastLayer"]
 BLOCK = 8_192
 NOISE_ROWS = 1_024  # rows of noise made at a time
 KEPT_NOISE = 2_000  # numbers a row up to which blocks of noise are kept: 8 MB a block
-FLOAT64_ROWS = 100_000  # beyond, Gram matrices of a block are float32 products, added up in float64
+MUCH_WORK = 1e10  # products beyond which Gram matrices are float32 ones of few rows, added up in float64
+WIDE_BLOCK = 2_048
+ROUNDING = (1e-6, 1e-5, 1e-4)
 
 
 @partial(jax.jit, static_argnames="model")
@@ -57,7 +60,8 @@ def _curvature(
     raw: Array, target: Array, weight: Array, zeta: float, *, surrogate: Surrogate
 ) -> Float[Array, "row raw raw"]:
     root = curvature_root(surrogate, raw, target, zeta)
-    return jnp.einsum("nsk,nsl,n->nkl", root, root, weight)
+    # GPUs round factors to ten bits otherwise, and sums of such products are no longer positive definite.
+    return jnp.einsum("nsk,nsl,n->nkl", root, root, weight, precision=jax.lax.Precision.HIGHEST)
 
 
 def require_last_layer(model: ScoreModel, method: str) -> None:
@@ -79,6 +83,14 @@ def last_layer_draws(problem: Problem, vectors: Float[np.ndarray, "draw weight"]
     weights = vectors.reshape(len(vectors), -1, problem.surrogate.n_raw).astype(np.float32)
     hidden = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(vectors), *np.shape(leaf))), problem.params[:-1])
     return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
+
+
+def training_basis(problem: Problem, rows: slice) -> Float[Array, "row basis"]:
+    """Features and a one of some training rows, as the last layer learned from them."""
+    if problem.phi is None:
+        return features(problem.params, problem.x[rows], model=problem.model)
+    phi = jnp.asarray(problem.phi[rows])
+    return jnp.concatenate([phi, jnp.ones_like(phi[:, :1])], axis=1)
 
 
 def _row_noise(
@@ -128,7 +140,7 @@ class _LinearGaussian(MemberPosterior):
         pushed = np.zeros((*last.shape, draws))
         for start in range(0, len(problem), BLOCK):
             rows = slice(start, start + BLOCK)
-            basis = features(problem.params, problem.x[rows], model=problem.model)
+            basis = training_basis(problem, rows)
             target = problem.target[rows]
             root = np.asarray(_root(basis @ last, target, problem.zeta, surrogate=problem.surrogate))
             if problem.weights is not None:
@@ -167,22 +179,46 @@ class LastLayer(_LinearGaussian):
         precision = problem.eta * gauss_newton(problem)
         precision[np.diag_indices_from(precision)] += 1.0 / problem.prior_sd**2
         with few_threads(len(precision)):
-            self.root = scipy.linalg.cholesky(precision, lower=True)
+            self.root = _cholesky(precision)
+
+
+def _cholesky(precision: Float[np.ndarray, "weight weight"]) -> Float[np.ndarray, "weight weight"]:
+    """Lower factor, with as little added to the diagonal as it takes.
+
+    Softmax outputs may all move by a constant, and only the prior holds them there; with very many rows the float32
+    rounding of all other directions outweighs it. What is added is a share of the largest that moves no decision.
+    """
+    largest = float(np.max(np.diag(precision)))
+    for share in (0.0, *ROUNDING):
+        shifted = precision + share * largest * np.eye(len(precision)) if share else precision
+        with contextlib.suppress(scipy.linalg.LinAlgError):
+            return scipy.linalg.cholesky(shifted, lower=True)
+    raise PosteriorError("the curvature of this fit is not positive definite; look for extreme outcomes or features")
 
 
 def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
-    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks, a block a core at a time."""
+    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks."""
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
-    dtype: Any = np.float64 if len(problem) <= FLOAT64_ROWS else np.float32
+    wide = len(problem) * (size * count) ** 2 > MUCH_WORK
+    total = _by_device(problem) if wide else _by_threads(problem)
+    for k in range(count):
+        for other in range(k):
+            total[:, k, :, other] = total[:, other, :, k].T
+    return total.reshape(size * count, -1)
+
+
+def _by_threads(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
+    """The blocks (k, l) with k <= l in float64, a block of rows a core at a time."""
+    count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     last = last_layer(problem.params)
 
     def block(start: int) -> np.ndarray:
         rows = slice(start, start + BLOCK)
-        basis = features(problem.params, problem.x[rows], model=problem.model)
+        basis = training_basis(problem, rows)
         weight = np.ones(basis.shape[0], np.float32) if problem.weights is None else problem.weights[rows]
         curvature = _curvature(basis @ last, problem.target[rows], weight, problem.zeta, surrogate=problem.surrogate)
-        phi, c = np.asarray(basis, dtype), np.asarray(curvature, dtype)
-        part = np.zeros((size, count, size, count), dtype)
+        phi, c = np.asarray(basis, np.float64), np.asarray(curvature, np.float64)
+        part = np.zeros((size, count, size, count))
         for k in range(count):  # one product for all the blocks (k, k), (k, k + 1), ...
             weighted = (phi[:, None, :] * c[:, k, k:, None]).reshape(len(phi), -1)
             part[:, k, :, k:] = (phi.T @ weighted).reshape(size, -1, size).transpose(0, 2, 1)
@@ -193,10 +229,40 @@ def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
     with one_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
         for part in pool.map(block, starts):
             total += part
-    for k in range(count):
-        for other in range(k):
-            total[:, k, :, other] = total[:, other, :, k].T
-    return total.reshape(size * count, -1)
+    return total
+
+
+@partial(jax.jit, static_argnames="surrogate")
+def _upper_blocks(
+    phi: Array, last: Array, target: Array, weight: Array, zeta: float, *, surrogate: Surrogate
+) -> Float[Array, "basis pair_basis"]:
+    """phi' (c_kl phi) for all k <= l of some rows, one product."""
+    c = _curvature(phi @ last, target, weight, zeta, surrogate=surrogate)
+    k, other = np.triu_indices(c.shape[1])
+    wide = (phi[:, None, :] * c[:, k, other][:, :, None]).reshape(phi.shape[0], -1)
+    return jnp.matmul(phi.T, wide, precision=jax.lax.Precision.HIGHEST)
+
+
+def _by_device(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
+    """The same by float32 products of a few rows, added up in float64: where there are many."""
+    count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
+    k, other = np.triu_indices(count)
+    added = np.zeros((size, len(k) * size))
+    last = last_layer(problem.params)
+    for start in range(0, len(problem), WIDE_BLOCK):
+        rows = slice(start, start + WIDE_BLOCK)
+        phi, target = training_basis(problem, rows), problem.target[rows]
+        weight = np.ones(len(target), np.float32)
+        if problem.weights is not None:
+            weight = problem.weights[rows].astype(np.float32)
+        lacking = WIDE_BLOCK - len(target)  # rows of weight zero: one shape is compiled
+        if lacking:
+            phi, target = jnp.pad(phi, ((0, lacking), (0, 0))), np.pad(target, ((0, lacking), (0, 0)))
+            weight = np.pad(weight, (0, lacking))
+        added += np.asarray(_upper_blocks(phi, last, target, weight, problem.zeta, surrogate=problem.surrogate))
+    total = np.zeros((size, count, size, count))
+    total[:, k, :, other] = added.reshape(size, len(k), size).transpose(1, 0, 2)
+    return total
 
 
 class Exact(_LinearGaussian):
@@ -211,7 +277,7 @@ class Exact(_LinearGaussian):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         require_last_layer(problem.model, self.method)
-        if len(problem.params) > 1:
+        if len(problem.params) > 1 and not hasattr(problem.model, "learned_layers"):
             raise PosteriorError(
                 f"the 'exact' posterior needs a model linear in its parameters (Linear, RandomFeatures), got "
                 f"{problem.model}; use method='last_layer'"
@@ -226,7 +292,7 @@ class Exact(_LinearGaussian):
         moment = np.zeros((basis_size, problem.surrogate.n_raw))
         for start in range(0, len(problem), BLOCK):
             rows = slice(start, start + BLOCK)
-            phi = np.asarray(features(problem.params, problem.x[rows], model=problem.model), np.float64)
+            phi = np.asarray(training_basis(problem, rows), np.float64)
             weighted = phi if problem.weights is None else phi * problem.weights[rows, None]
             gram += weighted.T @ phi
             moment += weighted.T @ problem.target[rows]

@@ -1,0 +1,168 @@
+"""Learning in passes: seconds, memory and regret of `GBPL()` on arrays and on Parquet files.
+
+    python benchmarks/large.py fit --rows 1000000              from arrays in memory
+    python benchmarks/large.py parquet --rows 10000000         from files of 1e5, 1e6, ... up to so many rows (--file F)
+
+The design has 20 standard normal features and 10 actions, smooth mean outcomes of a few features each, noise of
+standard deviation 1, and a softmax log of strength 0.5 with known propensities. Rows come in pieces with a seed each,
+so a file is the same however it is written, and regret is that of the deterministic rule on 100,000 fresh rows under
+the known means. Defaults throughout: doubly robust, the auto path, a committee of five.
+
+`fit` prints the seconds of fit and posterior (compilation included), the largest resident memory above what was
+resident before the data were made, and its ratio to the data. `parquet` writes the files first and trains on each in a
+fresh process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from scipy.special import softmax
+
+from gbpl import GBPL, GBPLNet, regret
+
+FEATURES, ACTIONS, STRENGTH = 20, 10, 0.5
+PIECE = 131_072
+NAMES = [f"x{number}" for number in range(FEATURES)]
+
+
+def outcome_mean(x: np.ndarray) -> np.ndarray:
+    """gamma_k(x) = x_0 / 2 + sin(x_a + k) + tanh(x_b x_c), with features a, b, c of action k's own."""
+    k = np.arange(ACTIONS)
+    a, b, c = (k * 3 + 1) % FEATURES, (k * 5 + 2) % FEATURES, (k * 7 + 3) % FEATURES
+    return 0.5 * x[:, :1] + np.sin(x[:, a] + k) + np.tanh(x[:, b] * x[:, c])
+
+
+def pieces(rows: int, seed: int = 0) -> Iterator[tuple[np.ndarray, ...]]:
+    """Features, action, outcome and propensities, a piece at a time."""
+    direction = np.random.default_rng(99).standard_normal((FEATURES, ACTIONS)) / np.sqrt(FEATURES)
+    for number, start in enumerate(range(0, rows, PIECE)):
+        rng = np.random.default_rng([seed, number])
+        x = rng.standard_normal((PIECE, FEATURES))
+        chance = softmax(STRENGTH * (x @ direction), axis=1)
+        action = np.minimum((rng.random((PIECE, 1)) >= np.cumsum(chance, axis=1)).sum(axis=1), ACTIONS - 1)
+        outcome = outcome_mean(x)[np.arange(PIECE), action] + rng.standard_normal(PIECE)
+        kept = slice(min(PIECE, rows - start))
+        yield x[kept], action[kept], outcome[kept], chance[kept]
+
+
+def memory(which: str) -> float:
+    """Resident megabytes now (VmRSS) or at most since the last look (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # forget the peak
+    return found
+
+
+class Stages:
+    """Seconds and peak memory of each stage, printed as it ends."""
+
+    def __init__(self, before: float) -> None:
+        self.before, self.name, self.started, self.peak = before, "", time.perf_counter(), 0.0
+        self.first = self.started
+
+    def __call__(self, name: str) -> None:
+        now, high = time.perf_counter(), memory("VmHWM")
+        self.peak = max(self.peak, high)
+        if self.name:
+            print(f"  {self.name:<16} {now - self.started:8.1f} s   peak {high - self.before:7.0f} MB", flush=True)
+        self.name, self.started = name, now
+
+
+def judged(policy: GBPLNet, rows: int, stages: Stages) -> None:
+    """The posterior, and what the policy is worth beside the truth."""
+    stages("posterior")
+    posterior = policy.posterior()
+    stages("")
+    seconds = time.perf_counter() - stages.first
+    print(f"  {rows:,} rows in {seconds:.1f} s, {1e6 * seconds / rows:.2f} us a row; ", end="")
+    print(f"{len(posterior.parts)} members count; peak {stages.peak - stages.before:.0f} MB")
+    x = next(pieces(100_000, seed=10**6))[0]
+    mean = outcome_mean(x)
+    rule = np.eye(ACTIONS)[policy.predict(x)]
+    value = policy.out_of_fold_value()
+    print(f"  regret {regret(rule, mean):.4f} (best {mean.max(axis=1).mean():.4f}, ", end="")
+    print(f"one action for all {mean.mean(axis=0).max():.4f}); ", end="")
+    print(f"value out of fold {value.estimate:.4f} (se {value.se:.4f}), true {(rule * mean).sum(axis=1).mean():.4f}")
+
+
+def fit(rows: int, device: str) -> None:
+    before = memory("VmRSS")
+    x, chance = np.empty((rows, FEATURES)), np.empty((rows, ACTIONS))
+    action, outcome, start = np.empty(rows, np.int64), np.empty(rows), 0
+    for piece in pieces(rows):
+        here = slice(start, start + len(piece[0]))
+        x[here], action[here], outcome[here], chance[here] = piece
+        start = here.stop
+    size = sum(part.nbytes for part in (x, chance, action, outcome)) / 2**20
+    stages = Stages(before)
+    stages("fit")
+    policy = GBPL(random_state=0, device=device).fit(x, outcome, action=action, propensity=chance)
+    judged(policy, rows, stages)
+    above = stages.peak - before
+    print(f"  data {size:.0f} MB, peak {above:.0f} MB with the data in it: ratio {above / size:.2f}")
+
+
+def write(path: Path, rows: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    for x, action, outcome, chance in pieces(rows):
+        taken = chance[np.arange(len(x)), action]
+        columns = {name: x[:, number].astype(np.float32) for number, name in enumerate(NAMES)}
+        table = pa.table({**columns, "action": action, "outcome": outcome, "chance": taken})
+        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer.write_table(table)
+    assert writer is not None
+    writer.close()
+
+
+def train(path: Path, device: str) -> None:
+    import pyarrow.parquet as pq
+
+    stages = Stages(memory("VmRSS"))
+    stages("fit")
+    policy = GBPL(random_state=0, device=device)
+    policy.fit_parquet(path, outcome="outcome", action="action", propensity="chance", features=NAMES)
+    judged(policy, pq.ParquetFile(path).metadata.num_rows, stages)
+
+
+def parquet(rows: int, file: Path | None, device: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = [rows] if file is not None else [size for size in (10**5, 10**6, 10**7) if size < rows] + [rows]
+        for size in sizes:
+            path = file or Path(folder) / f"rows{size}.parquet"
+            if not path.exists():
+                write(path, size)
+            print(f"{size:,} rows, {path.stat().st_size / 2**20:.0f} MB of Parquet", flush=True)
+            command = [sys.executable, __file__, "train", "--file", str(path), "--device", device]
+            subprocess.run(command, check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("fit", "parquet", "train"))
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--file", type=Path)
+    parser.add_argument("--device", default="auto")
+    given = parser.parse_args()
+    if given.what == "fit":
+        fit(given.rows, given.device)
+    elif given.what == "train":
+        train(given.file, given.device)
+    else:
+        parquet(given.rows, given.file, given.device)
+
+
+if __name__ == "__main__":
+    main()
