@@ -14,9 +14,15 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["leaf_numbers", "leaf_sums", "spline_basis", "spline_curves"]
+__all__ = ["leaf_numbers", "leaf_sums", "rounded_down", "spline_basis", "spline_curves"]
 
 ROWS = 8_192
+
+
+def rounded_down(threshold: float) -> np.float32:
+    """The largest float32 that is not above a threshold: the next one above it may be a row's own value."""
+    cut = np.float32(threshold)
+    return np.nextafter(cut, np.float32(-np.inf)) if float(cut) > threshold else cut
 
 
 def leaf_numbers(

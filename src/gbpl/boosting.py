@@ -18,8 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gbpl.basis import rounded_down
 from gbpl.devices import DeviceName
 from gbpl.fit import FitConfig, NonFiniteLossError, Objective, StackFit, StackProblem
+from gbpl.models import check_whole
 from gbpl.posteriors.gauss_newton import curvature_root
 from gbpl.progress import Progress
 from gbpl.stack import Member
@@ -66,9 +68,7 @@ class BoostedScore:
 
     def __post_init__(self) -> None:
         for name, least in (("rounds", 1), ("leaves", 2), ("min_leaf", 1), ("patience", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
+            check_whole(name, getattr(self, name), least)
         if self.leaves > 256:
             raise ValueError(f"leaves must be at most 256, got {self.leaves}; try 15, and more rounds")
         if not 0.0 < self.learning_rate <= 1.0:
@@ -288,10 +288,8 @@ def _write(node: dict[str, Any], params: dict[str, np.ndarray], place: tuple[int
     kept = _write(node["left_child"], params, place)
     _write(node["right_child"], params, place)
     at = (*place, node["split_index"])
-    cut = np.float32(node["threshold"])
-    if float(cut) > node["threshold"]:  # the next float32 above may be a row's own value
-        cut = np.nextafter(cut, np.float32(-np.inf))
-    params["leaf"][at], params["feature"][at], params["threshold"][at] = kept, node["split_feature"], cut
+    params["leaf"][at], params["feature"][at] = kept, node["split_feature"]
+    params["threshold"][at] = rounded_down(node["threshold"])
     return kept
 
 

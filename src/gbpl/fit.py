@@ -24,6 +24,7 @@ import optax
 
 from gbpl.batches import Batches, FitConfig
 from gbpl.devices import DeviceName, aligned_empty, as_aligned, member_sharding, resolve_devices, shared_sharding
+from gbpl.evaluate import taken
 from gbpl.hosts import share
 from gbpl.models import ScoreModel
 from gbpl.priors import GaussianPrior, squared_norm
@@ -93,7 +94,7 @@ class StackFit:
 
     def select(self, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> Any:
         """Parameters of some members, in the order asked for."""
-        return jax.tree.map(lambda leaf: leaf[np.asarray(chosen)], self.params)
+        return taken(self.params, chosen)
 
     def find(self, **label: Any) -> list[int]:
         """Numbers of the members whose label has these values."""

@@ -24,10 +24,10 @@ import scipy.sparse.linalg
 from joblib import Parallel, delayed
 from sklearn.tree import DecisionTreeRegressor
 
-from gbpl.basis import leaf_numbers
+from gbpl.basis import leaf_numbers, rounded_down
 from gbpl.devices import DeviceName, aligned_empty
 from gbpl.fit import FitConfig, Objective, StackFit, StackProblem, fit_stacks
-from gbpl.models import Linear
+from gbpl.models import Linear, check_whole
 from gbpl.stack import Member
 
 if TYPE_CHECKING:
@@ -67,9 +67,7 @@ class ForestFeatures:
 
     def __post_init__(self) -> None:
         for name, least in (("trees", 4), ("depth", 1), ("components", 1), ("min_leaf", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
+            check_whole(name, getattr(self, name), least)
         if self.depth > 10:
             raise ValueError(f"depth must be at most 10 (1,024 leaves a tree), got {self.depth}; try 5")
         if not 0.0 < self.max_features <= 1.0:
@@ -220,10 +218,7 @@ def _grown(
         if place >= nodes or tree.children_left[number] < 0:
             continue
         feature[place] = tree.feature[number]
-        cut = np.float32(tree.threshold[number])
-        if cut > tree.threshold[number]:  # the next float32 above may be a row's own value
-            cut = np.nextafter(cut, np.float32(-np.inf))
-        threshold[place] = cut
+        threshold[place] = rounded_down(tree.threshold[number])
         waiting += [(2 * place + 1, tree.children_left[number]), (2 * place + 2, tree.children_right[number])]
     return feature, threshold
 

@@ -32,20 +32,19 @@ import numpy as np
 from gbpl.batches import FitConfig
 from gbpl.chunk_fit import ChunkFit, Held
 from gbpl.devices import aligned_empty, resolve_devices
-from gbpl.evaluate import combined_deviation
 from gbpl.feedback import FullFeedback
 from gbpl.fit import StackFit
 from gbpl.fold_outputs import FoldOutputs
 from gbpl.freed import give_back_memory
 from gbpl.models import MLP, as_model
 from gbpl.nuisance import CrossFit, MaskedSquare, Nuisances, PerAction, WithAction, check_construction
-from gbpl.path import PathFit, PathSettings, Table, _members, _scaled_targets, _weighed
+from gbpl.path import PathFit, PathSettings, Table, _members, _scaled_targets, weighed_fit
 from gbpl.progress import Progress
 from gbpl.row_source import Chunk, RowSource, ahead, even_rows, folds_of
 from gbpl.row_statistics import read_statistics
 from gbpl.stack import Member, across_folds
 from gbpl.welfare import deterministic
-from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_size, dropped_small, select_weights
+from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, dropped_small, select_weights
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -400,7 +399,7 @@ class _Work:
             give_back_memory()
 
     def _judged(self, stack: StackFit) -> PathFit:
-        """The path with its weights, by all rows; the rest of `path._weighed_path` on the sample."""
+        """The path with its weights, by all rows; deviations out of fold of the sample."""
         settings, folds = self.settings, self.folds
         level = float(np.mean(self.feedback.outcomes, dtype=np.float64))
         empty = OutOfFold(self.zetas, settings.surrogate, self.shares, level=level)
@@ -408,49 +407,12 @@ class _Work:
         with ThreadPoolExecutor(min(folds, os.cpu_count() or 1)) as pool:
             for seen in ahead(self._out_of_fold(stack)):
                 list(pool.map(lambda number, seen=seen: _add_fold(judges[number], number, *seen), range(folds)))
-        weigh = _averaged if settings.zetas is None else select_weights
-        path = _weighed(judges, weigh)
-        deviation = np.empty(self.feedback.outcomes.shape, np.float32)
-        fold_weights = np.empty((folds, len(self.zetas)))
-        for number, rows in enumerate(self.fold_rows):
-            others = _weighed([judge for other, judge in enumerate(judges) if other != number], weigh)
-            fold_weights[number] = common_size(others)
-            params = stack.select(stack.find(fold=number))
-            deviation[rows] = combined_deviation(
-                settings.model, settings.surrogate, params, fold_weights[number], self.sample_x[rows]
-            )
-        kept = np.flatnonzero(np.repeat(path.weight, folds))
-        return PathFit(
-            standardizer=self.standardizer,
-            surrogate=self.inner,
-            model=settings.model,
-            scale=self.scale,
-            eta=self.eta,
-            path=path,
-            members=tuple(self.members[i] for i in kept),
-            params=stack.select(kept),
-            policy_weights=np.repeat(common_size(path) / folds, folds)[kept],
-            shares=np.repeat(path.weight / folds, folds)[kept],
-            history=[
-                {
-                    "zeta": float(self.zetas[i // folds]),
-                    "correction": float(self.shares[i // folds]),
-                    "model": type(settings.model).__name__,
-                    "fold": i % folds,
-                    "best_epoch": int(stack.best_epoch[i]),
-                    "train_loss": stack.train_loss[i],
-                    "validation_loss": stack.validation_loss[i],
-                }
-                for i in range(len(self.members))
-            ],
-            x=self.sample_x,
-            target=self.sample_target,
-            deviation=deviation,
-            every=tuple(self.members),
-            fold_weights=fold_weights,
-            settings=settings,
+        return weighed_fit(
+            judges, _averaged if settings.zetas is None else select_weights, stack, self.members, self.fold_rows,
+            model=settings.model, settings=settings, standardizer=self.standardizer, surrogate=self.inner,
+            scale=self.scale, eta=self.eta, x=self.sample_x, target=self.sample_target,
             thinning=self.source.n_rows / len(self.sample),
-        )
+        )  # fmt: skip
 
     def _value(self, stack: StackFit, fit: PathFit) -> tuple[float, float]:
         """Mean outcome under the deterministic rule out of fold over all rows, and its standard error.

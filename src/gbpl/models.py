@@ -19,7 +19,10 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-__all__ = ["MLP", "EquinoxModel", "FlaxModel", "FunctionModel", "Linear", "RandomFeatures", "ScoreModel", "as_model"]
+__all__ = [
+    "MLP", "EquinoxModel", "FlaxModel", "FunctionModel", "Linear", "RandomFeatures", "ScoreModel", "as_model",
+    "check_whole",
+]  # fmt: skip
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "tanh": jnp.tanh, "silu": jax.nn.silu}
 
@@ -35,6 +38,12 @@ class ScoreModel(Protocol):
     def apply(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
         """Raw outputs, one row each."""
         ...
+
+
+def check_whole(name: str, value: Any, least: int) -> None:
+    """Refuse what is no whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
 
 
 def _dense(key: Array, n_in: int, n_out: int) -> dict[str, Array]:

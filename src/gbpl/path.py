@@ -23,7 +23,6 @@ from gbpl.evaluate import (
     member_policies,
     one_member,
     policy_of_deviation,
-    taken,
 )  # fmt: skip
 from gbpl.feedback import FullFeedback, Standardizer
 from gbpl.fit import FitConfig, StackFit, StackProblem, fit_stack, fit_stacks
@@ -36,7 +35,7 @@ from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_si
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["PathFit", "PathProblem", "PathSettings", "Table", "fit_models", "fit_path", "fit_paths"]
+__all__ = ["PathFit", "PathProblem", "PathSettings", "Table", "fit_models", "fit_path", "fit_paths", "weighed_fit"]
 
 JUDGED_AT_A_TIME = 65_536
 STOPPING_PARTS = 5
@@ -148,7 +147,7 @@ class PathFit:
             chosen = stack.find(fold=number)
             multiplier = np.array([weights[i] for i in chosen])
             policy[fold] = combined_policy(
-                self.model, settings.surrogate, taken(stack.params, chosen), multiplier, self.x[fold]
+                self.model, settings.surrogate, stack.select(chosen), multiplier, self.x[fold]
             )
         return policy
 
@@ -248,7 +247,7 @@ def fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSettin
     order = np.argsort(np.concatenate([own for own in numbers if own]), kind="stable")
     return StackFit(
         members=tuple(members),
-        params=taken(whole.params, order),
+        params=whole.select(order),
         validation_loss=tuple(whole.validation_loss[i] for i in order),
         train_loss=tuple(whole.train_loss[i] for i in order),
         best_epoch=whole.best_epoch[order],
@@ -330,46 +329,65 @@ def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
     empty = OutOfFold(zetas, surrogate, plan.corrections, model=names, level=level)
     judges = _judge(stack, x, plan.problem, empty, model)
     weigh = average_weights if settings.zetas is None else select_weights
+    return weighed_fit(
+        judges, weigh, stack, plan.members, folds, model=model, settings=settings, standardizer=plan.standardizer,
+        surrogate=plan.surrogate, scale=plan.scale, eta=plan.eta, x=x, target=plan.target,
+    )  # fmt: skip
+
+
+def weighed_fit(
+    judges: Sequence[OutOfFold],
+    weigh: Callable[[ZetaPath], Float[np.ndarray, " zeta"]],
+    stack: StackFit,
+    members: list[Member],
+    folds: Sequence[Int[np.ndarray, " row"]],
+    *,
+    model: ScoreModel | Mixture,
+    settings: PathSettings,
+    x: Float[np.ndarray, "row feature"],
+    **parts: Any,
+) -> PathFit:
+    """The fit of judged members: entries weighed by all judges, and each fold's rows by those of the other folds.
+
+    `folds` are rows of `x`, one for each judge; `parts` are the other parts of the `PathFit`.
+    """
     path = _weighed(judges, weigh)
     deviation = fold_weights = None
     if settings.committee:
-        deviation = np.empty(feedback.outcomes.shape, np.float32)
-        fold_weights = np.empty((len(folds), len(zetas)))
+        deviation = np.empty((len(x), settings.surrogate.n_actions), np.float32)
+        fold_weights = np.empty((len(folds), len(path.zeta)))
         for number, fold in enumerate(folds):
             others = _weighed([judge for other, judge in enumerate(judges) if other != number], weigh)
             fold_weights[number] = common_size(others)
-            params = taken(stack.params, stack.find(fold=number))
-            deviation[fold] = combined_deviation(model, surrogate, params, fold_weights[number], x[fold])
-    kept = np.flatnonzero(np.repeat(path.weight, len(folds)))
+            params = stack.select(stack.find(fold=number))
+            deviation[fold] = combined_deviation(model, settings.surrogate, params, fold_weights[number], x[fold])
+    count = len(folds)
+    kept = np.flatnonzero(np.repeat(path.weight, count))
     return PathFit(
-        standardizer=plan.standardizer,
-        surrogate=plan.surrogate,
         model=model,
-        scale=plan.scale,
-        eta=plan.eta,
         path=path,
-        members=tuple(plan.members[i] for i in kept),
-        params=taken(stack.params, kept),
-        policy_weights=np.repeat(common_size(path) / len(folds), len(folds))[kept],
-        shares=np.repeat(path.weight / len(folds), len(folds))[kept],
+        members=tuple(members[i] for i in kept),
+        params=stack.select(kept),
+        policy_weights=np.repeat(common_size(path) / count, count)[kept],
+        shares=np.repeat(path.weight / count, count)[kept],
         history=[
             {
-                "zeta": float(zetas[i // len(folds)]),
-                "correction": float(plan.corrections[i // len(folds)]),
-                "model": type(settings.models[plan.owners[i // len(folds)]]).__name__,
-                "fold": i % len(folds),
+                "zeta": float(path.zeta[i // count]),
+                "correction": float(path.correction[i // count]),
+                "model": type(settings.models[int(member.label["model"])]).__name__,  # type: ignore[call-overload]
+                "fold": i % count,
                 "best_epoch": int(stack.best_epoch[i]),
                 "train_loss": stack.train_loss[i],
                 "validation_loss": stack.validation_loss[i],
             }
-            for i in range(len(plan.members))
+            for i, member in enumerate(members)
         ],
         x=x,
-        target=plan.target,
         deviation=deviation,
-        every=tuple(plan.members),
+        every=tuple(members),
         fold_weights=fold_weights,
         settings=settings,
+        **parts,
     )
 
 
@@ -427,7 +445,7 @@ def _judge(
     judges, feedback, modelled = [], problem.feedback, problem.modelled
     for number, fold in enumerate(problem.folds):
         judge = empty.fresh()
-        params = taken(stack.params, stack.find(fold=number))
+        params = stack.select(stack.find(fold=number))
         for start in range(0, len(fold), JUDGED_AT_A_TIME):
             rows = fold[start : start + JUDGED_AT_A_TIME]
             policies = member_policies(model, empty.surrogate, params, x[rows])
