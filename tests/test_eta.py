@@ -23,6 +23,7 @@ from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linea
 from gbpl.estimator import CALIBRATIONS
 from gbpl.eta import EtaChoice, Refits, _deal, _within, information_matching, refit, refit_matching, safe_bayes
 from gbpl.posteriors import PosteriorError
+from gbpl.posteriors.last_layer import block_rows
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -347,7 +348,9 @@ def test_what_information_matching_refuses(monkeypatch):
 def test_blocks_of_rows_make_no_difference(monkeypatch):
     fit = path_of("softmax")
     one = information_matching(fit)
-    monkeypatch.setattr("gbpl.eta.BLOCK", 50)
+    monkeypatch.setattr("gbpl.posteriors.last_layer.BLOCK", 50)
+    monkeypatch.setattr("gbpl.posteriors.last_layer.STEP", 7)
+    assert block_rows(len(fit.x)) < len(fit.x) / 2
     other = information_matching(fit)
     assert other.precision == pytest.approx(one.precision, rel=1e-5)
     assert other.spread == pytest.approx(one.spread, rel=1e-5)

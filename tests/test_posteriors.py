@@ -14,7 +14,7 @@ import gbpl.posteriors.bootstrap
 from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
 from gbpl.posterior import Draws, Posterior
 from gbpl.posteriors import METHODS, Exact, LastLayer, PosteriorError, Problem, Variational
-from gbpl.posteriors.last_layer import _row_noise, gauss_newton
+from gbpl.posteriors.last_layer import BLOCK, STEP, _row_noise, block_rows, gauss_newton, training_blocks
 
 RNG = np.random.default_rng(0)
 N = 80
@@ -567,10 +567,30 @@ def test_joint_draws_follow_the_seed_and_not_the_blocks(monkeypatch):
     np.testing.assert_array_equal(last_layers(posterior.joint_sample(9, seed=3)), drawn)
     assert not np.isclose(last_layers(posterior.joint_sample(9, seed=4)), drawn).any()
     monkeypatch.setattr("gbpl.posteriors.last_layer.BLOCK", 5)
+    monkeypatch.setattr("gbpl.posteriors.last_layer.STEP", 4)
+    assert block_rows(TABLE) == 8  # 8, 8 and 2 rows
     np.testing.assert_allclose(last_layers(posterior.joint_sample(9, seed=3)), drawn, atol=1e-6)
     monkeypatch.setattr("gbpl.posteriors.last_layer._row_noise", no_push)  # the prior's share follows it too
     still = [last_layers(posterior.joint_sample(9, seed=seed)) for seed in (3, 4)]
     assert not np.isclose(*still).any()
+
+
+@pytest.mark.parametrize("n", [1, 255, 256, 257, 8192, 8193, 20_000, 52_429])
+def test_blocks_of_one_shape_hold_every_row_once(n):
+    size = block_rows(n)
+    assert size % STEP == 0
+    assert size <= BLOCK
+    count = -(-n // size)
+    assert count * size < n + STEP * count  # little is filling
+    problem = joint_problem(Binary(), np.arange(n) % TABLE, weighted=True)
+    blocks = list(training_blocks(problem))
+    assert len({(block.basis.shape, block.target.shape, block.weight.shape) for block in blocks}) == 1
+    for name, expected in (("target", problem.target), ("weight", problem.weights)):
+        parts = [getattr(block, name) for block in blocks]
+        kept = np.concatenate([part[block.kept] for part, block in zip(parts, blocks, strict=True)])
+        np.testing.assert_array_equal(kept, expected)
+    assert [block.rows.start for block in blocks] == list(range(0, n, size))
+    assert sum(block.weight.sum() for block in blocks) == pytest.approx(problem.weights.sum())  # filling has none
 
 
 def test_joint_draws_need_the_rows_numbers():

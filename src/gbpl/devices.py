@@ -12,16 +12,23 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-__all__ = ["DeviceName", "aligned_empty", "as_aligned", "member_sharding", "resolve_devices", "shared_sharding"]
+__all__ = [
+    "DeviceName", "aligned_empty", "as_aligned", "member_sharding", "quick_jit", "resolve_devices", "shared_sharding",
+]  # fmt: skip
 
 DeviceName = Literal["auto", "cpu", "gpu"]
+
+# jax.jit for what runs a few times: on a GPU the search for the fastest products takes a second or more a program and
+# shape, and what it finds may differ from run to run. Such a function cannot be called inside another compiled one.
+quick_jit: Any = partial(jax.jit, compiler_options={"xla_gpu_autotune_level": 0})
 
 
 def _prepare() -> None:

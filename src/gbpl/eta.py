@@ -30,17 +30,20 @@ import scipy.linalg
 from scipy.stats import norm, t
 
 from gbpl.blas import few_threads, one_thread
+from gbpl.devices import quick_jit
 from gbpl.evaluate import member_policies, taken
 from gbpl.posteriors.base import PosteriorError, Problem
 from gbpl.posteriors.bootstrap import bootstrap_members
 from gbpl.posteriors.laplace import jacobian_rows
 from gbpl.posteriors.last_layer import (
-    BLOCK,
+    block_rows,
+    cholesky_root,
     features,
+    filled,
     gauss_newton,
     last_layer,
     require_last_layer,
-    training_basis,
+    training_blocks,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -108,8 +111,7 @@ class _Answer:
         return float(np.sum(self.moved**2))
 
 
-@partial(jax.jit, static_argnames="surrogate")
-def _residuals(raw: Array, target: Array, zeta: float, *, surrogate: Surrogate) -> tuple[Array, Array, Array]:
+def _residuals_of(raw: Array, target: Array, zeta: float, surrogate: Surrogate) -> tuple[Array, Array, Array]:
     """Jacobian of the scores in the raw outputs, residuals, and which are within the robust loss's threshold.
 
     Residuals beyond the threshold are cut off at it.
@@ -119,13 +121,24 @@ def _residuals(raw: Array, target: Array, zeta: float, *, surrogate: Surrogate) 
     return jacobian, jnp.clip(residual, -surrogate.huber, surrogate.huber), jnp.abs(residual) <= surrogate.huber
 
 
-@partial(jax.jit, static_argnames="surrogate")
-def _gradient(raw: Array, outcomes: Array, *, surrogate: Surrogate) -> tuple[Array, Array]:
+def _gradient_of(raw: Array, outcomes: Array, surrogate: Surrogate) -> tuple[Array, Array]:
     """Of sum_a delta_a Y(a), in the raw outputs and in the scores."""
     scores, by_raw = jax.vjp(surrogate.scores, raw)
     _, pull = jax.vjp(surrogate.policy, scores)
     (by_score,) = pull(outcomes)
     return by_raw(by_score)[0], by_score
+
+
+@partial(quick_jit, static_argnames="surrogate")
+def _residuals(
+    basis: Array, last: Array, target: Array, zeta: float, *, surrogate: Surrogate
+) -> tuple[Array, Array, Array]:
+    return _residuals_of(basis @ last, target, zeta, surrogate)
+
+
+@partial(quick_jit, static_argnames="surrogate")
+def _gradient(basis: Array, last: Array, outcomes: Array, *, surrogate: Surrogate) -> tuple[Array, Array]:
+    return _gradient_of(basis @ last, outcomes, surrogate)
 
 
 def estimated_outcomes(fit: PathFit) -> Float[np.ndarray, "row action"]:
@@ -144,24 +157,24 @@ def _last_layer_answer(problem: Problem, outcomes: np.ndarray, x: np.ndarray) ->
     """Answer to a change of the targets, residuals and which are within the threshold; welfare on the rows `x`."""
     last = last_layer(problem.params)
     gradient = np.zeros(last.shape)
-    for start in range(0, len(x), BLOCK):
-        rows = slice(start, start + BLOCK)
-        basis = features(problem.params, x[rows], model=problem.model)
-        by_raw, _ = _gradient(basis @ last, outcomes[rows], surrogate=problem.surrogate)
+    size = block_rows(len(problem))  # as below, so that features are compiled once
+    for start in range(0, len(x), size):
+        rows = slice(start, start + size)
+        basis = features(problem.params, filled(x[rows], size), model=problem.model)
+        by_raw, _ = _gradient(basis, last, filled(outcomes[rows], size), surrogate=problem.surrogate)
         gradient += np.asarray(basis, np.float64).T @ np.asarray(by_raw, np.float64)
     curvature = gauss_newton(problem)
     curvature[np.diag_indices_from(curvature)] += 1.0 / (problem.prior_sd**2 * problem.eta)
     with few_threads(len(curvature)):
-        answer = scipy.linalg.solve(curvature, gradient.ravel() / len(x), assume_a="pos").reshape(last.shape)
+        root = cholesky_root(curvature), True
+        answer = scipy.linalg.cho_solve(root, gradient.ravel() / len(x)).reshape(last.shape)
     push, residual = np.empty(problem.target.shape), np.empty(problem.target.shape)
     inside = np.empty(problem.target.shape, bool)
-    for start in range(0, len(problem), BLOCK):
-        rows = slice(start, start + BLOCK)
-        basis = training_basis(problem, rows)
-        jacobian, residual[rows], inside[rows] = _residuals(
-            basis @ last, problem.target[rows], problem.zeta, surrogate=problem.surrogate
-        )
-        push[rows] = np.einsum("nsk,nk->ns", jacobian, np.asarray(basis, np.float64) @ answer)
+    for block in training_blocks(problem):
+        found = _residuals(block.basis, last, block.target, problem.zeta, surrogate=problem.surrogate)
+        jacobian, residual[block.rows], inside[block.rows] = (np.asarray(part)[block.kept] for part in found)
+        basis = np.asarray(block.basis, np.float64)[block.kept]
+        push[block.rows] = np.einsum("nsk,nk->ns", jacobian, basis @ answer)
     return push, residual, inside
 
 
@@ -180,8 +193,8 @@ def _all_weights_answer(problem: Problem, outcomes: np.ndarray) -> tuple[np.ndar
         )
     rows = jacobian_rows(replace(problem, eta=1.0))
     raw = problem.model.apply(problem.params, jnp.asarray(problem.x))
-    _, residual, inside = _residuals(raw, problem.target, problem.zeta, surrogate=problem.surrogate)
-    _, by_score = _gradient(raw, outcomes, surrogate=problem.surrogate)
+    _, residual, inside = _residuals_of(raw, jnp.asarray(problem.target), problem.zeta, problem.surrogate)
+    _, by_score = _gradient_of(raw, jnp.asarray(outcomes), problem.surrogate)
     weight = np.ones(len(problem)) if problem.weights is None else np.asarray(problem.weights, np.float64)
     root = np.sqrt(weight * problem.zeta)[:, None]
     wanted = (np.asarray(by_score, np.float64) / root / len(problem)).ravel()
@@ -395,11 +408,9 @@ def _sequential_loss(
     problem: Problem, x: np.ndarray, target: np.ndarray, precisions: Float[np.ndarray, " eta"]
 ) -> Float[np.ndarray, " eta"]:
     """Sum of expected losses, less the loss of score zero, at eta = precision times zeta."""
-    last = last_layer(problem.params).astype(np.float64)
-    basis = np.asarray(features(problem.params, x, model=problem.model), np.float64)
-    jacobian, residual, inside = _residuals(
-        (basis @ last).astype(np.float32), target, problem.zeta, surrogate=problem.surrogate
-    )
+    last, found = last_layer(problem.params), features(problem.params, x, model=problem.model)
+    jacobian, residual, inside = _residuals(found, last, target, problem.zeta, surrogate=problem.surrogate)
+    basis = np.asarray(found, np.float64)
     rows = np.einsum("nb,nsk->nsbk", basis, np.asarray(jacobian * inside[:, :, None], np.float64))
     rows = rows.reshape(rows.shape[0], rows.shape[1], -1)
     working = np.asarray(residual, np.float64) + problem.zeta * rows @ last.ravel()  # target of the linear score

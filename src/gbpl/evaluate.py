@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gbpl.devices import quick_jit
 from gbpl.models import ScoreModel
 from gbpl.surrogates import Surrogate, project_simplex
 
@@ -117,25 +118,27 @@ def _over_rows(
     return out
 
 
-@partial(jax.jit, static_argnames="model")
+@partial(quick_jit, static_argnames="model")
 def _outputs(params: Any, x: Array, *, model: ScoreModel) -> Float[Array, "member row raw"]:
     return jax.vmap(lambda p: model.apply(p, x))(params)
 
 
-@partial(jax.jit, static_argnames=("model", "surrogate"))
-def _policies(params: Any, x: Array, *, model: ScoreModel, surrogate: Surrogate) -> Float[Array, "member row action"]:
+def _policies_of(params: Any, x: Array, model: ScoreModel, surrogate: Surrogate) -> Float[Array, "member row action"]:
     return jax.vmap(lambda p: surrogate.policy(surrogate.scores(model.apply(p, x))))(params)
 
 
-@partial(jax.jit, static_argnames=("model", "surrogate"))
+_policies = quick_jit(_policies_of, static_argnames=("model", "surrogate"))
+
+
+@partial(quick_jit, static_argnames=("model", "surrogate"))
 def _deviation(
     params: Any, weights: Array, x: Array, *, model: ScoreModel, surrogate: Surrogate
 ) -> Float[Array, "row action"]:
-    policies = _policies(params, x, model=model, surrogate=surrogate)
+    policies = _policies_of(params, x, model, surrogate)
     return jnp.tensordot(weights, policies - 1.0 / surrogate.n_actions, axes=1)
 
 
-@jax.jit
+@quick_jit
 def _projected(deviation: Array) -> Float[Array, "row action"]:
     return project_simplex(1.0 / deviation.shape[1] + deviation)
 

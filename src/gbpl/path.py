@@ -8,8 +8,8 @@ fitted side by side (the doubly robust one with and without its correction), and
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,6 +110,7 @@ class PathFit:
     fold_weights: Float[np.ndarray, "fold entry"] | None
     settings: PathSettings
     thinning: float = 1.0
+    _problems: list[Problem] = field(default_factory=list, init=False, repr=False)
 
     @property
     def out_of_fold(self) -> Float[np.ndarray, "row action"] | None:
@@ -156,9 +157,13 @@ class PathFit:
         return fit_models(StackProblem(self.x, self.target, members), self.surrogate, self.settings)
 
     def problems(self) -> list[Problem]:
-        """The generalized posterior of each member; members of one fold and table share their rows."""
+        """The generalized posterior of each member, made once; members of one fold and table share their rows."""
+        if not self._problems:
+            self._problems.extend(self._made_problems())
+        return list(self._problems)
+
+    def _made_problems(self) -> Iterator[Problem]:
         folds: dict[tuple[int, int], tuple] = {}
-        problems = []
         for number, member in enumerate(self.members):
             key = id(member.train), member.table
             if key not in folds:
@@ -168,7 +173,7 @@ class PathFit:
             x, target, weights = folds[key]
             model, params = one_member(self.model, self.params, number)
             phi = model.training_features(params, x, member.seed) if hasattr(model, "training_features") else None
-            problem = Problem(
+            yield Problem(
                 model=model,
                 surrogate=self.surrogate,
                 x=x,
@@ -182,8 +187,6 @@ class PathFit:
                 rows=member.train,
                 phi=phi,
             )
-            problems.append(problem)
-        return problems
 
 
 @dataclass(frozen=True, slots=True, eq=False)

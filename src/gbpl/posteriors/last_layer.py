@@ -10,7 +10,7 @@ import contextlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,10 +18,14 @@ import numpy as np
 import scipy.linalg
 
 from gbpl.blas import few_threads, one_thread
+from gbpl.devices import quick_jit
+from gbpl.freed import give_back_memory
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
 from gbpl.posteriors.gauss_newton import curvature_root
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jaxtyping import Array, Float, Int
 
     from gbpl.models import ScoreModel
@@ -30,38 +34,46 @@ if TYPE_CHECKING:
 __all__ = ["Exact", "LastLayer"]
 
 BLOCK = 8_192
+STEP = 256  # sizes of blocks are multiples of it, so that members with about as many rows share what is compiled
 NOISE_ROWS = 1_024  # rows of noise made at a time
 KEPT_NOISE = 2_000  # numbers a row up to which blocks of noise are kept: 8 MB a block
 MUCH_WORK = 1e10  # products beyond which Gram matrices are float32 ones of few rows, added up in float64
-WIDE_BLOCK = 2_048
+WIDE_BLOCK, GPU_WIDE_BLOCK = 512, 2_048  # rows of such a product: its wider factor has 14 MB of 512 rows and K = 10
 ROUNDING = (1e-6, 1e-5, 1e-4)
 
 
-@partial(jax.jit, static_argnames="model")
-def features(params: Any, x: Float[Array, "row feature"], *, model: Any) -> Float[Array, "row basis"]:
-    """Last hidden layer and a one, of which the raw output is linear."""
-    hidden = model.features(params, x)
+def _with_one(hidden: Float[Array, "row hidden"]) -> Float[Array, "row basis"]:
     return jnp.concatenate([hidden, jnp.ones_like(hidden[:, :1])], axis=1)
 
 
-@partial(jax.jit, static_argnames="surrogate")
-def _root(raw: Array, target: Array, zeta: float, *, surrogate: Surrogate) -> Float[Array, "row score raw"]:
-    return curvature_root(surrogate, raw, target, zeta)
+@partial(quick_jit, static_argnames="model")
+def features(params: Any, x: Float[Array, "row feature"], *, model: Any) -> Float[Array, "row basis"]:
+    """Last hidden layer and a one, of which the raw output is linear."""
+    return _with_one(model.features(params, x))
 
 
-@partial(jax.jit, static_argnames="surrogate")
+@partial(quick_jit, static_argnames="surrogate")
+def _root(
+    basis: Array, last: Array, target: Array, zeta: float, *, surrogate: Surrogate
+) -> Float[Array, "row score raw"]:
+    return curvature_root(surrogate, basis @ last, target, zeta)
+
+
+@partial(quick_jit, static_argnames="surrogate")
 def _first_order(basis: Array, centre: Array, last: Array, *, surrogate: Surrogate) -> Float[Array, "draw row score"]:
     scores, push = jax.linearize(surrogate.scores, basis @ centre)
     return scores + jax.vmap(push)(jnp.einsum("nb,dbk->dnk", basis, last - centre))
 
 
-@partial(jax.jit, static_argnames="surrogate")
 def _curvature(
-    raw: Array, target: Array, weight: Array, zeta: float, *, surrogate: Surrogate
+    basis: Array, last: Array, target: Array, weight: Array, zeta: float, *, surrogate: Surrogate
 ) -> Float[Array, "row raw raw"]:
-    root = curvature_root(surrogate, raw, target, zeta)
+    root = curvature_root(surrogate, basis @ last, target, zeta)
     # GPUs round factors to ten bits otherwise, and sums of such products are no longer positive definite.
     return jnp.einsum("nsk,nsl,n->nkl", root, root, weight, precision=jax.lax.Precision.HIGHEST)
+
+
+_curvatures = quick_jit(_curvature, static_argnames="surrogate")
 
 
 def require_last_layer(model: ScoreModel, method: str) -> None:
@@ -85,12 +97,48 @@ def last_layer_draws(problem: Problem, vectors: Float[np.ndarray, "draw weight"]
     return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
 
 
-def training_basis(problem: Problem, rows: slice) -> Float[Array, "row basis"]:
-    """Features and a one of some training rows, as the last layer learned from them."""
-    if problem.phi is None:
-        return features(problem.params, problem.x[rows], model=problem.model)
-    phi = jnp.asarray(problem.phi[rows])
-    return jnp.concatenate([phi, jnp.ones_like(phi[:, :1])], axis=1)
+def filled(values: np.ndarray, size: int) -> np.ndarray:
+    """The rows given, and zeros below them up to `size` rows."""
+    return np.pad(values, ((0, size - len(values)), *[(0, 0)] * (values.ndim - 1)))
+
+
+def block_rows(n: int, most: int | None = None) -> int:
+    """Rows of a block, a multiple of `STEP`, where n rows go in blocks of about `most` (`BLOCK`) or fewer."""
+    return -(-n // (-(-n // (most or BLOCK)) * STEP)) * STEP
+
+
+class TrainingRows(NamedTuple):
+    """A block of a problem's rows: which, and their features and a one as the last layer learned from them.
+
+    Every block of a problem has one shape; rows that are lacking in the last one have weight zero.
+    """
+
+    rows: slice
+    basis: Float[Array, "row basis"]
+    target: Float[np.ndarray, "row score"]
+    weight: Float[np.ndarray, " row"]
+
+    @classmethod
+    def of(cls, problem: Problem, start: int, size: int) -> TrainingRows:
+        """Those from `start` on."""
+        rows = slice(start, min(start + size, len(problem)))
+        if problem.phi is None:
+            basis = features(problem.params, filled(problem.x[rows], size), model=problem.model)
+        else:
+            basis = _with_one(jnp.asarray(filled(problem.phi[rows], size)))
+        weight = np.ones(rows.stop - start) if problem.weights is None else problem.weights[rows]
+        return cls(rows, basis, filled(problem.target[rows], size), filled(weight, size))
+
+    @property
+    def kept(self) -> slice:
+        """The rows of the block that are not filling."""
+        return slice(self.rows.stop - self.rows.start)
+
+
+def training_blocks(problem: Problem) -> Iterator[TrainingRows]:
+    """All rows of a problem, block by block."""
+    size = block_rows(len(problem))
+    return (TrainingRows.of(problem, start, size) for start in range(0, len(problem), size))
 
 
 def _row_noise(
@@ -138,16 +186,12 @@ class _LinearGaussian(MemberPosterior):
             raise PosteriorError("joint draws need the numbers of the problem's rows; give Problem(rows=...)")
         last = last_layer(problem.params)
         pushed = np.zeros((*last.shape, draws))
-        for start in range(0, len(problem), BLOCK):
-            rows = slice(start, start + BLOCK)
-            basis = training_basis(problem, rows)
-            target = problem.target[rows]
-            root = np.asarray(_root(basis @ last, target, problem.zeta, surrogate=problem.surrogate))
-            if problem.weights is not None:
-                root = root * np.sqrt(problem.weights[rows])[:, None, None]
+        for rows, basis, target, weight in training_blocks(problem):
+            root = np.asarray(_root(basis, last, target, problem.zeta, surrogate=problem.surrogate))
+            root = (root * np.sqrt(weight)[:, None, None])[: rows.stop - rows.start]
             noise = _row_noise(problem.rows[rows], root.shape[1], draws, seed)
             answers = np.einsum("nsk,nsd->nkd", root, noise).reshape(len(root), -1)
-            pushed += (np.asarray(basis).T @ answers).reshape(pushed.shape)
+            pushed += (np.asarray(basis)[: len(root)].T @ answers).reshape(pushed.shape)
         own = np.random.default_rng([seed, problem.seed]).standard_normal((len(self.mean), draws))
         moved = np.sqrt(problem.eta) * pushed.reshape(len(self.mean), draws) + own / problem.prior_sd
         with few_threads(len(self.mean)):
@@ -176,23 +220,24 @@ class LastLayer(_LinearGaussian):
         super().__init__(problem)
         require_last_layer(problem.model, self.method)
         self.mean = last_layer(problem.params).astype(np.float64).ravel()
-        precision = problem.eta * gauss_newton(problem)
+        precision = gauss_newton(problem)
+        precision *= problem.eta
         precision[np.diag_indices_from(precision)] += 1.0 / problem.prior_sd**2
         with few_threads(len(precision)):
-            self.root = _cholesky(precision)
+            self.root = cholesky_root(precision)
 
 
-def _cholesky(precision: Float[np.ndarray, "weight weight"]) -> Float[np.ndarray, "weight weight"]:
-    """Lower factor, with as little added to the diagonal as it takes.
+def cholesky_root(precision: Float[np.ndarray, "weight weight"]) -> Float[np.ndarray, "weight weight"]:
+    """Lower factor, with as little added to the diagonal (in place) as it takes.
 
     Softmax outputs may all move by a constant, and only the prior holds them there; with very many rows the float32
     rounding of all other directions outweighs it. What is added is a share of the largest that moves no decision.
     """
-    largest = float(np.max(np.diag(precision)))
+    diagonal = np.diag(precision).copy()
     for share in (0.0, *ROUNDING):
-        shifted = precision + share * largest * np.eye(len(precision)) if share else precision
+        np.fill_diagonal(precision, diagonal + share * diagonal.max())
         with contextlib.suppress(scipy.linalg.LinAlgError):
-            return scipy.linalg.cholesky(shifted, lower=True)
+            return scipy.linalg.cholesky(precision, lower=True)
     raise PosteriorError("the curvature of this fit is not positive definite; look for extreme outcomes or features")
 
 
@@ -210,13 +255,11 @@ def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
 def _by_threads(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
     """The blocks (k, l) with k <= l in float64, a block of rows a core at a time."""
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
-    last = last_layer(problem.params)
+    last, rows = last_layer(problem.params), block_rows(len(problem))
 
     def block(start: int) -> np.ndarray:
-        rows = slice(start, start + BLOCK)
-        basis = training_basis(problem, rows)
-        weight = np.ones(basis.shape[0], np.float32) if problem.weights is None else problem.weights[rows]
-        curvature = _curvature(basis @ last, problem.target[rows], weight, problem.zeta, surrogate=problem.surrogate)
+        _, basis, target, weight = TrainingRows.of(problem, start, rows)
+        curvature = _curvatures(basis, last, target, weight, problem.zeta, surrogate=problem.surrogate)
         phi, c = np.asarray(basis, np.float64), np.asarray(curvature, np.float64)
         part = np.zeros((size, count, size, count))
         for k in range(count):  # one product for all the blocks (k, k), (k, k + 1), ...
@@ -225,19 +268,18 @@ def _by_threads(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
         return part
 
     total = np.zeros((size, count, size, count))
-    starts = range(0, len(problem), BLOCK)
     with one_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
-        for part in pool.map(block, starts):
+        for part in pool.map(block, range(0, len(problem), rows)):
             total += part
     return total
 
 
-@partial(jax.jit, static_argnames="surrogate")
+@partial(quick_jit, static_argnames="surrogate")
 def _upper_blocks(
     phi: Array, last: Array, target: Array, weight: Array, zeta: float, *, surrogate: Surrogate
 ) -> Float[Array, "basis pair_basis"]:
     """phi' (c_kl phi) for all k <= l of some rows, one product."""
-    c = _curvature(phi @ last, target, weight, zeta, surrogate=surrogate)
+    c = _curvature(phi, last, target, weight, zeta, surrogate=surrogate)
     k, other = np.triu_indices(c.shape[1])
     wide = (phi[:, None, :] * c[:, k, other][:, :, None]).reshape(phi.shape[0], -1)
     return jnp.matmul(phi.T, wide, precision=jax.lax.Precision.HIGHEST)
@@ -248,20 +290,14 @@ def _by_device(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     k, other = np.triu_indices(count)
     added = np.zeros((size, len(k) * size))
-    last = last_layer(problem.params)
-    for start in range(0, len(problem), WIDE_BLOCK):
-        rows = slice(start, start + WIDE_BLOCK)
-        phi, target = training_basis(problem, rows), problem.target[rows]
-        weight = np.ones(len(target), np.float32)
-        if problem.weights is not None:
-            weight = problem.weights[rows].astype(np.float32)
-        lacking = WIDE_BLOCK - len(target)  # rows of weight zero: one shape is compiled
-        if lacking:
-            phi, target = jnp.pad(phi, ((0, lacking), (0, 0))), np.pad(target, ((0, lacking), (0, 0)))
-            weight = np.pad(weight, (0, lacking))
+    most = WIDE_BLOCK if jax.default_backend() == "cpu" else GPU_WIDE_BLOCK
+    last, rows = last_layer(problem.params), block_rows(len(problem), most)
+    for start in range(0, len(problem), rows):
+        _, phi, target, weight = TrainingRows.of(problem, start, rows)
         added += np.asarray(_upper_blocks(phi, last, target, weight, problem.zeta, surrogate=problem.surrogate))
     total = np.zeros((size, count, size, count))
     total[:, k, :, other] = added.reshape(size, len(k), size).transpose(1, 0, 2)
+    give_back_memory()
     return total
 
 
@@ -290,12 +326,11 @@ class Exact(_LinearGaussian):
         basis_size = problem.params[-1]["weight"].shape[0] + 1
         gram = np.zeros((basis_size, basis_size))
         moment = np.zeros((basis_size, problem.surrogate.n_raw))
-        for start in range(0, len(problem), BLOCK):
-            rows = slice(start, start + BLOCK)
-            phi = np.asarray(training_basis(problem, rows), np.float64)
-            weighted = phi if problem.weights is None else phi * problem.weights[rows, None]
+        for _, basis, target, weight in training_blocks(problem):
+            phi = np.asarray(basis, np.float64)
+            weighted = phi * weight[:, None]
             gram += weighted.T @ phi
-            moment += weighted.T @ problem.target[rows]
+            moment += weighted.T @ target
         precision = problem.eta * problem.zeta * gram + np.eye(basis_size) / problem.prior_sd**2
         self.mean = np.linalg.solve(precision, problem.eta * moment).ravel()
         self.root = np.linalg.cholesky(np.kron(precision, np.eye(problem.surrogate.n_raw)))

@@ -14,7 +14,7 @@ import numpy as np
 
 from gbpl.models import Linear
 from gbpl.posteriors.base import MemberPosterior, Problem
-from gbpl.posteriors.last_layer import features, last_layer, last_layer_draws, training_basis
+from gbpl.posteriors.last_layer import features, last_layer, last_layer_draws
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +29,9 @@ class OnFeatures(MemberPosterior):
 
     def __init__(self, problem: Problem, kind: type[MemberPosterior], **options: Any) -> None:
         super().__init__(problem)
-        phi = np.asarray(training_basis(problem, slice(None)))[:, :-1]
+        phi = problem.phi
+        if phi is None:
+            phi = np.asarray(features(problem.params, problem.x, model=problem.model))[:, :-1]
         linear = replace(problem, model=Linear(), x=phi, phi=None, params=problem.params[-1:])
         self.inner = kind(linear, **options)
 
