@@ -158,7 +158,7 @@ class SurrogateLoss(RowLoss):
         return _centered(outcomes) if getattr(self.surrogate, "centered", True) else outcomes
 
     def row_loss(self, raw: Array, target: Array, zeta: float | Array) -> Float[Array, " row"]:
-        return self.surrogate.row_loss(raw, self.surrogate.target(target), zeta)
+        return self.surrogate.row_loss(raw, jnp.asarray(self.surrogate.target(target)), zeta)
 
     def policy(self, raw: Float[Table, "row raw"]) -> Float[Array, "row action"]:
         return self.surrogate.policy(self.surrogate.scores(jnp.asarray(raw)))

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
     from jaxtyping import Array, Float
 
     Table = Array | np.ndarray
@@ -63,8 +63,8 @@ class Surrogate(ABC):
         """Raw outputs the score model must have."""
 
     @abstractmethod
-    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
-        """What the score is fitted to."""
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        """What the score is fitted to; numpy's own for numpy, as tables come with any number of rows."""
 
     @abstractmethod
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
@@ -75,8 +75,8 @@ class Surrogate(ABC):
         """Action probabilities from scores."""
 
     @abstractmethod
-    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
-        """The inverse of `policy`."""
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        """The inverse of `policy`; numpy's own for numpy, too."""
 
     @abstractmethod
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
@@ -141,8 +141,8 @@ class Binary(Surrogate):
     def n_raw(self) -> int:
         return 1
 
-    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
-        return jnp.asarray(outcomes[..., 1:] - outcomes[..., :1])
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        return outcomes[..., 1:] - outcomes[..., :1]
 
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
         return jnp.tanh(raw) if self.squash else raw
@@ -151,8 +151,8 @@ class Binary(Surrogate):
         f = jnp.asarray(scores) if self.squash else jnp.clip(scores, -1.0, 1.0)
         return jnp.concatenate([1.0 - f, 1.0 + f], axis=-1) / 2.0
 
-    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
-        return jnp.asarray(2.0 * policy[..., 1:] - 1.0)
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        return 2.0 * policy[..., 1:] - 1.0
 
     def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
         gap = zeta * jnp.asarray(scores)
@@ -187,21 +187,22 @@ class BaselineGap(Surrogate):
     def n_raw(self) -> int:
         return self.n_actions
 
-    def _others(self, columns: Table) -> Array:
-        return jnp.concatenate([columns[..., : self.baseline], columns[..., self.baseline + 1 :]], axis=-1)
+    def _others(self, columns: Table) -> Table:
+        joined = np.concatenate if isinstance(columns, np.ndarray) else jnp.concatenate
+        return joined([columns[..., : self.baseline], columns[..., self.baseline + 1 :]], axis=-1)
 
-    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
         return self._others(outcomes) - outcomes[..., self.baseline : self.baseline + 1]
 
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
-        return self.scores_of_policy(jax.nn.softmax(raw, axis=-1))
+        return jnp.asarray(self.scores_of_policy(jax.nn.softmax(raw, axis=-1)))
 
     def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
         others = (scores + 1.0) / 2.0
         rest = jnp.maximum(1.0 - jnp.sum(others, axis=-1, keepdims=True), 0.0)
         return jnp.concatenate([others[..., : self.baseline], rest, others[..., self.baseline :]], axis=-1)
 
-    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
         return 2.0 * self._others(policy) - 1.0
 
     def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
@@ -238,9 +239,8 @@ class FullVector(Surrogate):
     def n_raw(self) -> int:
         return self.n_actions
 
-    def target(self, outcomes: Float[Table, "row action"]) -> Float[Array, "row score"]:
-        columns = jnp.asarray(outcomes)
-        return columns - jnp.mean(columns, axis=-1, keepdims=True) if self.centered else columns
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        return outcomes - outcomes.mean(axis=-1, keepdims=True) if self.centered else outcomes
 
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
         return jax.nn.softmax(raw, axis=-1) if self.squash else raw
@@ -248,8 +248,8 @@ class FullVector(Surrogate):
     def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
         return jnp.asarray(scores) if self.squash else project_simplex(scores)
 
-    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Array, "row score"]:
-        return jnp.asarray(policy)
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        return policy
 
     def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
         return zeta * jnp.asarray(scores)
