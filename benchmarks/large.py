@@ -28,6 +28,7 @@ import numpy as np
 from scipy.special import softmax
 
 from gbpl import GBPL, GBPLNet, regret
+from gbpl.freed import give_back_memory
 
 FEATURES, ACTIONS, STRENGTH = 20, 10, 0.5
 PIECE = 131_072
@@ -96,6 +97,8 @@ def judged(policy: GBPLNet, rows: int, stages: Stages) -> None:
 
 
 def fit(rows: int, device: str) -> None:
+    next(pieces(1))  # what making data needs but for the data
+    give_back_memory()
     before = memory("VmRSS")
     x, chance = np.empty((rows, FEATURES)), np.empty((rows, ACTIONS))
     action, outcome, start = np.empty(rows, np.int64), np.empty(rows), 0
@@ -104,6 +107,8 @@ def fit(rows: int, device: str) -> None:
         x[here], action[here], outcome[here], chance[here] = piece
         start = here.stop
     size = sum(part.nbytes for part in (x, chance, action, outcome)) / 2**20
+    del piece
+    give_back_memory()
     stages = Stages(before)
     stages("fit")
     policy = GBPL(random_state=0, device=device).fit(x, outcome, action=action, propensity=chance)

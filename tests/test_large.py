@@ -17,7 +17,7 @@ from gbpl.evaluate import combined_policy, member_outputs, member_policies
 from gbpl.feedback import FullFeedback, Standardizer
 from gbpl.fold_outputs import FoldOutputs
 from gbpl.frames import TableError
-from gbpl.large import LargeFit, fit_large, planned_passes
+from gbpl.large import SCORE_VISITS, LargeFit, _Work, fit_large, planned_passes
 from gbpl.logged import LoggedFeedback
 from gbpl.models import MLP, Linear
 from gbpl.nuisance import CrossFit
@@ -25,7 +25,7 @@ from gbpl.parquet_rows import ParquetRows
 from gbpl.path import PathSettings
 from gbpl.posteriors import LastLayer
 from gbpl.roles import Roles
-from gbpl.row_source import ArrayRows, Chunk, RowSource, ahead, even_rows, folds_of, sample_numbers
+from gbpl.row_source import ArrayRows, Chunk, RowSource, ahead, even_rows, folds_of, one_behind, sample_numbers
 from gbpl.row_statistics import Moments
 from gbpl.stack import Member
 from gbpl.surrogates import Binary, FullVector, Surrogate
@@ -138,6 +138,18 @@ def test_reading_ahead_keeps_order_hands_errors_on_and_stops() -> None:
     next(items)
     items.close()
     assert threading.active_count() == before
+
+
+def test_an_item_comes_when_the_next_is_made() -> None:
+    made: list[int] = []
+
+    def items():
+        for number in range(4):
+            made.append(number)
+            yield number
+
+    assert [(item, len(made)) for item in one_behind(items())] == [(0, 2), (1, 3), (2, 4), (3, 4)]
+    assert list(one_behind(iter([]))) == []
 
 
 # -- files -----------------------------------------------------------------------------------------------------
@@ -487,6 +499,44 @@ def test_judging_in_chunks_is_judging_all_rows(full) -> None:
     assert found.estimate == pytest.approx(expected.estimate, abs=1e-4)
     assert found.se == pytest.approx(expected.se, rel=1e-3)
     np.testing.assert_allclose(fit.out_of_fold, own[found.numbers], atol=1e-5)
+
+
+def test_the_value_is_that_of_the_policy_out_of_fold() -> None:
+    """With every row in the sample: each row's outcome under the committee of the members that did not see it."""
+    log = log_of(3000, weights=True)
+    chosen, nuisance = settings(FullVector(3)), CrossFit(outcome_model=SMALL)
+    found = fit_large(ArrayRows(log), chosen, nuisance=nuisance, sample=3000, chunk_rows=3000)
+    counted = np.count_nonzero(found.fit.fold_weights.any(axis=0))
+    assert 1 < counted < found.fit.fold_weights.shape[1]  # some entries count, and some do not
+    gained = found.feedback.outcomes[np.arange(3000), deterministic(found.fit.deviation)]
+    expected = Value(gained, "mean", log.weights)
+    assert found.estimate == pytest.approx(expected.estimate, abs=1e-6)
+    assert found.se == pytest.approx(expected.se, rel=1e-6)
+
+
+def test_what_is_compiled_ahead_is_what_scores_need(caplog) -> None:
+    """Another shape than any before: the rehearsal compiles it, and learning finds it compiled."""
+
+    def compiled(work, ahead: bool) -> list[str]:
+        caplog.clear()
+        with jax.log_compiles():
+            if ahead:
+                work._rehearse(work._passes(SCORE_VISITS))
+            else:
+                work.run(1500)
+        told = [record.getMessage().split("jit(")[-1] for record in caplog.records if "Compiling" in record.message]
+        return [line.split(". Argument mapping")[0] for line in told]
+
+    work = _Work(
+        ArrayRows(log_of(1777)), replace(settings(FullVector(3)), model=MLP(hidden=(7,))), 5, "dr", (1.0, 0.0),
+        CrossFit(outcome_model=MLP(hidden=(5,))), 1777, None,
+    )  # fmt: skip
+    work._read(1500)
+    ahead = compiled(work, ahead=True)
+    assert {line.split(")")[0] for line in ahead} == {"_initial_state", "_train_block", "_by_fold"}
+    later = compiled(work, ahead=False)
+    assert sum(line.startswith("_train_block") for line in later) == 1  # that of the outcome models
+    assert not set(ahead) & set(later) - {line for line in ahead if line.startswith("_initial_state")}
 
 
 def test_the_posterior_of_the_sample_is_that_of_all_rows(full) -> None:

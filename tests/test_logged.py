@@ -399,6 +399,16 @@ def test_rows_of_weight_zero_are_dropped_everywhere(kind: str) -> None:
         assert_array_equal(log.source.index, np.flatnonzero(kept) + 100)
 
 
+def test_a_table_of_propensities_is_copied_only_where_it_has_to_be() -> None:
+    """A million rows of it are the third of their data."""
+    table = np.tile([0.25, 0.75], (2 * HALF, 1))
+    assert made([0, 1] * HALF, propensity=table).propensity is table
+    rough = np.float32(table) + np.float32(1e-5)
+    found = made([0, 1] * HALF, propensity=rough).propensity
+    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-15)
+    assert_allclose(found, rough / rough.sum(axis=1, keepdims=True, dtype=np.float64), rtol=1e-6)
+
+
 def test_rows_of_weight_zero_are_dropped_from_one_propensity_a_row() -> None:
     chance = RNG.uniform(0.1, 0.9, ROWS)
     kept = np.arange(ROWS) % 5 != 0

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from gbpl.batches import FitConfig
-from gbpl.devices import as_aligned, member_sharding, shared_sharding
+from gbpl.devices import as_aligned, member_sharding, quick_jit, shared_sharding
 from gbpl.fit import EVALUATION_ROWS, NonFiniteLossError, Objective, StackFit, _initial_state, _Slot, _train_block
 from gbpl.models import ScoreModel
 from gbpl.priors import GaussianPrior
@@ -25,16 +25,13 @@ from gbpl.stack import Member
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["UNTUNED", "ChunkFit", "Held", "batch_plan"]
+__all__ = ["ChunkFit", "Held", "batch_plan"]
 
-# On a GPU the search for the fastest products takes longer than a pass over a million rows, and what it finds may
-# differ from run to run.
-UNTUNED: dict[str, Any] = {"xla_gpu_autotune_level": 0}
-_untuned_block = jax.jit(
+# The search for the fastest products would take longer than a pass over a million rows.
+_quick_block = quick_jit(
     _train_block.__wrapped__,  # type: ignore[attr-defined]
     static_argnames=("model", "objective", "config", "stops"),
     donate_argnames="state",
-    compiler_options=UNTUNED,
 )
 
 SLOTS_PER_CPU = 3  # with batches of some hundred rows more members fall out of the cache (measured: 77 against 40)
@@ -93,7 +90,8 @@ class ChunkFit:
         self.losses: list[list[tuple[Any, Any]]] = []
         self.groups = self._grouped()
         self.constants = [self._constants(group, n_train) for group in self.groups]
-        self.states = [self._fresh(group, n_features) for group in self.groups]
+        self.n_features = n_features
+        self.states = [self._fresh(group) for group in self.groups]
 
     def _grouped(self) -> list[Int[np.ndarray, " slot"]]:
         """Members by slot, as many groups as the cache wants, all of one size; places too many repeat a member."""
@@ -129,13 +127,25 @@ class ChunkFit:
         }
         return _Slot(**self._put(constants))
 
-    def _fresh(self, group: Int[np.ndarray, " slot"], n_features: int) -> Any:
+    def _fresh(self, group: Int[np.ndarray, " slot"]) -> Any:
         seeds = np.array([self.members[number].seed % 2**32 for number in group], np.uint32)
         fresh = _initial_state(
             *self._put((seeds, np.ones(len(group), bool))),
-            model=self.model, config=self.config, n_features=n_features, n_raw=self.objective.n_raw,
+            model=self.model, config=self.config, n_features=self.n_features, n_raw=self.objective.n_raw,
         )  # fmt: skip
         return self._put(fresh)
+
+    def compile(self, target: Any) -> None:
+        """Compile what `feed` runs, for targets of such shapes and types, and run nothing."""
+        shared, members = shared_sharding(self.devices), member_sharding(self.devices, 2)
+        x = jax.ShapeDtypeStruct((self.table_rows, self.n_features), np.float32, sharding=shared)
+        target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=shared), target)
+        shape = 1, self.steps, len(self.groups[0]), self.size
+        drawn = (jax.ShapeDtypeStruct(shape, kind, sharding=members) for kind in (np.int32, np.float32))
+        _quick_block.lower(
+            self.states[0], self.constants[0], x, target, *drawn,
+            model=self.model, objective=self.objective, config=self.config, stops=True,
+        ).compile()  # fmt: skip
 
     def feed(
         self,
@@ -150,11 +160,10 @@ class ChunkFit:
         """
         data = jax.device_put(jax.tree.map(as_aligned, (x, target)), shared_sharding(self.devices))
         rows, share = self.deal(fold, weight)
-        train_block = _train_block if self.devices[0].platform == "cpu" else _untuned_block
         known = []
         for place, group in enumerate(self.groups):
             drawn = self._put((rows[:, :, self.of_member[group]], share[:, :, self.of_member[group]]), axis=2)
-            self.states[place], train, loss = train_block(
+            self.states[place], train, loss = _quick_block(
                 self.states[place], self.constants[place], *data, *drawn,
                 model=self.model, objective=self.objective, config=self.config, stops=True,
             )  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from gbpl.chunk_fit import UNTUNED
-from gbpl.devices import as_aligned, member_sharding, shared_sharding
+from gbpl.devices import as_aligned, member_sharding, quick_jit, shared_sharding
 from gbpl.models import ScoreModel
 from gbpl.surrogates import Surrogate
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FoldOutputs"]
 
-BLOCKS, ROWS = 8, 512  # of each fold that one call takes: small blocks stay in the cache, and shapes are always these
+BLOCKS, ROWS = 2, 512  # of each fold that one call takes: small blocks stay in the cache, and shapes are always these
 
 
+@partial(quick_jit, static_argnames=("model", "surrogate"))
 def _by_fold(
     params: Any, x: Float[Array, "block fold row feature"], *, model: ScoreModel, surrogate: Surrogate | None
 ) -> Float[Array, "block fold entry row column"]:
@@ -30,10 +31,6 @@ def _by_fold(
 
     of_fold = jax.vmap(entry, in_axes=(0, None))
     return jax.lax.map(lambda block: jax.vmap(of_fold)(params, block), x)
-
-
-_compiled = jax.jit(_by_fold, static_argnames=("model", "surrogate"))
-_untuned = jax.jit(_by_fold, static_argnames=("model", "surrogate"), compiler_options=UNTUNED)
 
 
 class FoldOutputs:
@@ -54,7 +51,6 @@ class FoldOutputs:
         """Begin with some standardised rows; `finish` waits for them."""
         own = [np.flatnonzero(fold == number) for number in range(self.folds)]
         capacity, pending = BLOCKS * self.rows, []
-        compute = _compiled if self.devices[0].platform == "cpu" else _untuned
         for start in range(0, max(len(rows) for rows in own), capacity):
             taken = [rows[start : start + capacity] for rows in own]
             table = np.zeros((self.folds, capacity, x.shape[1]), np.float32)
@@ -62,7 +58,7 @@ class FoldOutputs:
                 table[number, : len(rows)] = x[rows]
             blocks = table.reshape(self.folds, BLOCKS, self.rows, -1).transpose(1, 0, 2, 3)
             placed = jax.device_put(as_aligned(blocks), member_sharding(self.devices, axis=2))
-            found = compute(self.params, placed, model=self.model, surrogate=self.surrogate)
+            found = _by_fold(self.params, placed, model=self.model, surrogate=self.surrogate)
             pending.append((taken, found))
         return pending
 

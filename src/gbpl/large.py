@@ -40,7 +40,7 @@ from gbpl.models import MLP, as_model
 from gbpl.nuisance import CrossFit, MaskedSquare, Nuisances, PerAction, WithAction, check_construction
 from gbpl.path import PathFit, PathSettings, Table, _members, _scaled_targets, weighed_fit
 from gbpl.progress import Progress
-from gbpl.row_source import Chunk, RowSource, ahead, even_rows, folds_of
+from gbpl.row_source import Chunk, RowSource, ahead, even_rows, folds_of, one_behind
 from gbpl.row_statistics import read_statistics
 from gbpl.stack import Member, across_folds
 from gbpl.welfare import deterministic
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 
 __all__ = ["LargeFit", "fit_large"]
 
-CHUNK = 65_536  # rows at a time: about six chunks are in memory at once, read, scored or learned from
+CHUNK = 32_768  # rows at a time: about six chunks are in memory at once, read, scored or learned from
 SAMPLE = 65_536  # rows kept
 HELD = 4_096  # of a fold's rows in the sample, those that members are judged on after each chunk
-JUDGED = 16_384  # rows at a time: each has a policy by every entry of the path
+JUDGED, GPU_JUDGED = 4_096, 16_384  # rows at a time: each has a policy by every entry of the path
 FEW_ROWS = 1_000
 DEFAULT = FitConfig(learning_rate=3e-3, batch_size=512)
 OUTCOME_VISITS, SCORE_VISITS = 8_000_000, 2_000_000  # rows that pass a member, in several passes where there are fewer
@@ -184,6 +184,7 @@ class _Work:
         if self.config.batch_size is None:
             self.config = replace(self.config, batch_size=DEFAULT.batch_size)
         self.devices = resolve_devices(settings.device)  # type: ignore[arg-type]
+        self.on_cpu = self.devices[0].platform == "cpu"
         self.told = told or (lambda stage: None)
 
     def run(self, sample: int) -> LargeFit:
@@ -195,7 +196,11 @@ class _Work:
         self.done = 0
         try:
             self.told("outcome models")
-            self.means = self._outcome_models(outcome) if outcome else None
+            with ThreadPoolExecutor(1) as pool:
+                rehearsal = pool.submit(self._rehearse, scores) if outcome and not self.on_cpu else None
+                self.means = self._outcome_models(outcome) if outcome else None
+            if rehearsal is not None:
+                rehearsal.result()
             self.told("scores")
             self._plan()
             stack = self._scores(scores)
@@ -246,6 +251,7 @@ class _Work:
         self.sample_fold, self.on_top = fold, held
         self.held = Held(fold[held], None if weight is None else weight[held])
         self.sample_x = self.standardizer.apply(self.sample.x)
+        self.fold_rows = [np.flatnonzero(fold == number).astype(np.int32) for number in range(self.folds)]
 
     def _table(self, top: np.ndarray, below: np.ndarray) -> np.ndarray:
         """Held rows, the chunk's, and zeros up to the size that is compiled."""
@@ -295,7 +301,11 @@ class _Work:
     def _advance(self) -> None:
         self.done += 1
         self.bar.update(self.done, "chunks")
-        give_back_memory()
+        self._tidy()
+
+    def _tidy(self) -> None:
+        if self.on_cpu:  # with a GPU the process has gigabytes of its libraries, and looking through them takes long
+            give_back_memory()
 
     def _scored(self, chunk: Chunk, means: Float[np.ndarray, "row column"] | None) -> Nuisances:
         log = chunk.logged(self.source.actions)
@@ -340,42 +350,51 @@ class _Work:
             )
         self.eta = 1.0 / self.scale if settings.eta is None else settings.eta
         self.inner = replace(settings.surrogate, huber=settings.surrogate.huber / self.scale)
-        tables = [
-            Table(
-                [outcomes],
-                replace(self.feedback, outcomes=outcomes).scale,
-                correction if self.source.logged else 1.0,
-                MODEL_PATH if self.source.logged and correction == 0.0 else AUTO_PATH,
-            )
-            for outcomes, correction in zip(found, self.corrections, strict=False)
-        ]
-        every = np.arange(len(sample), dtype=np.int32)
-        base = Member(every, weights=sample.weight, eta=self.eta * self.scale, prior_sd=settings.prior_sd)
-        self.fold_rows = [np.flatnonzero(self.sample_fold == fold).astype(np.int32) for fold in range(self.folds)]
-        across = across_folds(base, self.fold_rows, seed=self.seed)
-        self.zetas, self.shares, _, self.members = _members(tables, across, self.scale, settings)
+        scales = [replace(self.feedback, outcomes=outcomes).scale for outcomes in found]
+        self.zetas, self.shares, _, self.members = self._laid_out(scales, self.scale, self.eta)
         self.sample_target = _scaled_targets(self.inner, found, self.scale)
         self.top = [outcomes[self.on_top] for outcomes in found]
+
+    def _laid_out(self, scales: Sequence[float], scale: float, eta: float) -> Any:
+        """The path and its members, for tables of such scales."""
+        sample, logged = self.sample, self.source.logged
+        corrections = self.corrections if logged else (1.0,)
+        tables = [
+            Table([sample.x], own, correction, MODEL_PATH if correction == 0.0 else AUTO_PATH)
+            for own, correction in zip(scales, corrections, strict=True)
+        ]
+        every = np.arange(len(sample), dtype=np.int32)
+        base = Member(every, weights=sample.weight, eta=eta * scale, prior_sd=self.settings.prior_sd)
+        return _members(tables, across_folds(base, self.fold_rows, seed=self.seed), scale, self.settings)
+
+    def _rehearse(self, passes: int) -> None:
+        """Compile what scores and their judging will need: a few seconds on a GPU, while the outcome models learn.
+
+        Where it is the cores that learn, they would wait for it.
+        """
+        settings = self.settings
+        if settings.surrogate.huber < np.inf:  # the threshold is part of what is compiled, and its scale is not known
+            return
+        *_, members = self._laid_out([1.0] * len(self.corrections), 1.0, 1.0)
+        fitting = self._chunk_fit(members, settings.surrogate, settings.model, passes)
+        width = settings.surrogate.target(np.zeros((1, len(self.source.actions)))).shape[1]
+        rows = len(self.corrections) * fitting.table_rows
+        fitting.compile(jax.ShapeDtypeStruct((rows, width), np.float32))
+        shape = self.folds, len(members) // self.folds
+        params = jax.tree.map(lambda leaf: np.zeros((*shape, *leaf.shape[1:]), leaf.dtype), fitting.states[0].params)
+        policies = FoldOutputs(params, settings.model, self.devices, settings.surrogate)
+        policies.of(np.zeros((1, self.source.n_features), np.float32), np.zeros(1, int))
 
     def _tables(self, passes: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, Chunk]]:
         """Features, targets and folds of chunks.
 
-        The means of a chunk are begun before the members are given the chunk before it, so that a device which does
-        one thing after the other has them ready while they learn.
+        The means of a chunk are begun before the members are given the chunk before it.
         """
-        top_x, before = self.sample_x[self.on_top], None
-
-        def made(chunk: Chunk, x: np.ndarray, fold: np.ndarray, pending: Any) -> tuple:
+        top_x = self.sample_x[self.on_top]
+        begun = ((chunk, x, fold, self._start(x, fold)) for chunk, x, fold in ahead(self._chunks(2, passes)))
+        for chunk, x, fold, pending in one_behind(begun):
             outcomes = [self._table(*pair) for pair in zip(self.top, self._outcomes(chunk, pending), strict=True)]
-            return self._table(top_x, x), _scaled_targets(self.inner, outcomes, self.scale), fold, chunk
-
-        for chunk, x, fold in ahead(self._chunks(2, passes)):
-            pending = self._start(x, fold)
-            if before is not None:
-                yield made(*before)
-            before = chunk, x, fold, pending
-        assert before is not None
-        yield made(*before)
+            yield self._table(top_x, x), _scaled_targets(self.inner, outcomes, self.scale), fold, chunk
 
     def _scores(self, passes: int) -> StackFit:
         fitting = self._chunk_fit(self.members, self.inner, self.settings.model, passes)
@@ -386,17 +405,24 @@ class _Work:
 
     # -- judging ------------------------------------------------------------------------------------------
 
-    def _out_of_fold(self, stack: StackFit) -> Iterator[tuple[Chunk, np.ndarray, np.ndarray, np.ndarray]]:
+    def _out_of_fold(
+        self, stack: StackFit, entries: Any = slice(None)
+    ) -> Iterator[tuple[Chunk, np.ndarray, np.ndarray, np.ndarray]]:
         """Every row once: its chunk, fold, the judge's outcomes, and the policies of its fold's members by entry."""
-        picked = np.array([stack.find(fold=fold) for fold in range(self.folds)])  # members lie entry by entry
+        members = [stack.find(fold=fold) for fold in range(self.folds)]  # they lie entry by entry
+        picked = np.array(members)[:, entries]
         params = jax.tree.map(lambda leaf: leaf[picked], stack.params)
         policies = FoldOutputs(params, self.settings.model, self.devices, self.settings.surrogate)
-        for chunk in ahead(self.source.chunks(min(self.rows, JUDGED), None)):
+        judged = JUDGED if self.on_cpu else GPU_JUDGED
+
+        def begun(chunk: Chunk) -> tuple:
             x, fold = self.standardizer.apply(chunk.x), self._folds(chunk)
-            pending, asked = self._start(x, fold), policies.start(x, fold)
+            return chunk, fold, self._start(x, fold), policies.start(x, fold)
+
+        for chunk, fold, pending, asked in one_behind(map(begun, self.source.chunks(min(self.rows, judged), None))):
             outcomes = self._outcomes(chunk, pending)[0]
             yield chunk, fold, outcomes, policies.finish(asked, len(chunk))
-            give_back_memory()
+            self._tidy()
 
     def _judged(self, stack: StackFit) -> PathFit:
         """The path with its weights, by all rows; deviations out of fold of the sample."""
@@ -420,9 +446,10 @@ class _Work:
         sqrt(sum_i w_i^2 (v_i - V)^2 n / (n - 1)) / sum w, v_i what row i gets by members that did not train on it.
         """
         assert fit.fold_weights is not None
-        counted = fit.fold_weights.astype(np.float32)
+        entries = np.flatnonzero(fit.fold_weights.any(axis=0))
+        counted = fit.fold_weights[:, entries].astype(np.float32)
         level, sums = float(np.mean(self.feedback.outcomes, dtype=np.float64)), np.zeros(4)
-        for chunk, fold, outcomes, policies in ahead(self._out_of_fold(stack)):
+        for chunk, fold, outcomes, policies in ahead(self._out_of_fold(stack, entries)):
             deviation = np.einsum("ne,enk->nk", counted[fold], policies - np.float32(1.0 / policies.shape[2]))
             value = outcomes[np.arange(len(chunk)), deterministic(deviation)].astype(np.float64) - level
             weight = np.ones(len(chunk)) if chunk.weight is None else chunk.weight.astype(np.float64)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LoggedFeedback"]
 
+EXACT_SUM = 1e-12  # within which a table is kept as it is, without a copy
 SUM_TOLERANCE = 1e-3  # propensities from float32 or printed with four digits still sum to one within it
 
 
@@ -385,4 +386,5 @@ def _checked_table(table: Float[np.ndarray, "row action"], labels: np.ndarray) -
             f"propensities of row {row} sum to {total[row]:.4g}, not to one ({int(wrong.sum())} such row(s)); give a "
             "column for every action, in the order of the actions " + str(labels.tolist())
         )
-    return table / total[:, None]
+    exact = np.abs(total - 1.0).max(initial=0.0) <= EXACT_SUM
+    return table if exact else table / total[:, None]
