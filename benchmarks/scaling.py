@@ -55,8 +55,26 @@ def product_peak(devices: list) -> float:
     return len(devices) * 2 * size**3 / min(times)
 
 
-def one_count(count: int, members: int) -> None:
-    """Seconds of the second fit, FLOP/s and the peak, for a process of its own."""
+def cores(count: int) -> set[int]:
+    """So many of the cores there are, hardware threads of one core last."""
+    usable, seen = sorted(os.sched_getaffinity(0)), set()
+
+    def siblings(core: int) -> str:
+        path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        return path.read_text().strip() if path.exists() else str(core)
+
+    def repeated(core: int) -> bool:
+        known, name = siblings(core) in seen, siblings(core)
+        seen.add(name)
+        return known
+
+    return set(sorted(usable, key=repeated)[:count])
+
+
+def one_count(count: int, members: int, platform: str) -> None:
+    """Seconds of the second fit, FLOP/s and the peak, for a process of its own, on so many cores or GPUs."""
+    if hasattr(os, "sched_setaffinity") and platform == "cpu":  # before XLA makes its threads
+        os.sched_setaffinity(0, cores(count))
     from gbpl import MLP, Binary, FitConfig, Member, fit_stack
     from gbpl.devices import resolve_devices
 
@@ -85,7 +103,7 @@ def devices(counts: list[int], members: int) -> None:
     for count in counts:
         if count > most:
             continue
-        taken, rate, peak = map(float, run(["one", str(count), str(members)], GBPL_CPU_DEVICES=str(count)))
+        taken, rate, peak = map(float, run(["one", str(count), str(members), platform], GBPL_CPU_DEVICES=str(count)))
         first = first or taken * count  # of one device, had it all the work
         print(
             f"{count:8d} {taken:8.2f} {first / taken:9.2f} {rate / 1e9:9.1f} {peak / 1e9:9.1f} {rate / peak:6.0%}",
@@ -135,7 +153,7 @@ def main() -> None:
 
         print(resolve_devices("auto")[0].platform, len(resolve_devices("auto")))
     elif inner == ["one"]:
-        one_count(int(sys.argv[2]), int(sys.argv[3]))
+        one_count(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     elif inner == ["reproduce"]:
         one_run(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
     else:
