@@ -21,9 +21,10 @@ from gbpl.large import SCORE_VISITS, LargeFit, _Work, fit_large, planned_passes
 from gbpl.logged import LoggedFeedback
 from gbpl.models import MLP, Linear
 from gbpl.nuisance import CrossFit
-from gbpl.parquet_rows import ParquetRows
+from gbpl.parquet_rows import MIX, ParquetRows
 from gbpl.path import PathSettings
 from gbpl.posteriors import LastLayer
+from gbpl.posteriors.last_layer import gauss_newton
 from gbpl.roles import Roles
 from gbpl.row_source import ArrayRows, Chunk, RowSource, ahead, even_rows, folds_of, one_behind, sample_numbers
 from gbpl.row_statistics import Moments
@@ -199,6 +200,26 @@ def test_row_groups_far_apart_meet_in_a_chunk(tmp_path) -> None:
     source = ParquetRows(write(tmp_path, table, [], 100), ROLES)
     first = next(source.chunks(500, 0))
     assert len(np.unique(first.number // 100)) >= 10
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_no_more_is_read_than_a_chunk_needs(tmp_path, monkeypatch, seed) -> None:
+    """Chunks smaller than what is read at a time: the buffer must not grow from one to the next."""
+    source = ParquetRows(write(tmp_path, table_of(log_of(3000)), [], 500), ROLES)
+    read = [0]
+    decoded = source._decoded
+
+    def counted(part):
+        for piece in decoded(part):
+            read[0] += len(piece)
+            yield piece
+
+    monkeypatch.setattr(source, "_decoded", counted)
+    given = 0
+    for chunk in source.chunks(60, seed):
+        assert read[0] - given < MIX * 60 + 500
+        given += len(chunk)
+    assert given == 3000
 
 
 def test_files_with_text_two_actions_costs_and_weights(tmp_path) -> None:
@@ -514,6 +535,37 @@ def test_the_value_is_that_of_the_policy_out_of_fold() -> None:
     assert found.se == pytest.approx(expected.se, rel=1e-6)
 
 
+@pytest.mark.parametrize("zetas", [None, [1.0]], ids=["path", "one zeta"])
+def test_curvatures_are_sums_over_all_rows(zetas) -> None:
+    """With every row in the sample they are the sample's; of a part of it, about so, and closer than the part's."""
+    log = log_of(3000, weights=True)
+    chosen, nuisance = settings(FullVector(3), zetas=zetas), CrossFit(outcome_model=SMALL)
+    whole, part = (
+        fit_large(ArrayRows(log), chosen, nuisance=nuisance, sample=size, chunk_rows=3000).fit for size in (3000, 1000)
+    )
+    for problem in whole.problems():
+        by_rows = gauss_newton(replace(problem, curvature=None))
+        np.testing.assert_allclose(gauss_newton(problem), by_rows, rtol=1e-4, atol=1e-5 * np.abs(by_rows).max())
+    assert part.thinning == 3.0
+    x = part.standardizer.apply(log.x)
+    fold, mean = folds_of(np.arange(3000), 5, seed=0), np.zeros((3000, 3), np.float32)
+    for problem, member in zip(part.problems(), part.members, strict=True):
+        own = fold != member.label["fold"]
+        weights = log.weights[own] / log.weights[own].mean()
+        rows = replace(problem, x=x[own], target=mean[own], weights=weights, curvature=None)  # no threshold: no target
+        expected = gauss_newton(rows) / 3.0
+        np.testing.assert_allclose(gauss_newton(problem), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+        precision = problem.eta * expected + np.eye(len(expected)) / problem.prior_sd**2
+        np.testing.assert_allclose(LastLayer(problem).covariance @ precision, np.eye(len(expected)), atol=1e-2)
+
+
+def test_large_curvatures_are_left_to_the_sample(monkeypatch) -> None:
+    monkeypatch.setattr("gbpl.large.MOST_CURVATURE", 50)
+    found = small(ArrayRows(log_of(3000)))
+    assert found.fit.curvatures is None
+    assert gauss_newton(found.fit.problems()[0]).shape == (51, 51)
+
+
 def test_what_is_compiled_ahead_is_what_scores_need(caplog) -> None:
     """Another shape than any before: the rehearsal compiles it, and learning finds it compiled."""
 
@@ -540,19 +592,22 @@ def test_what_is_compiled_ahead_is_what_scores_need(caplog) -> None:
 
 
 def test_the_posterior_of_the_sample_is_that_of_all_rows(full) -> None:
-    """Sums over n rows are `thinning` times those over the sample, so precisions agree up to sampling."""
+    """Its precision is the sum over all rows; that of the sample, times `thinning`, is near it."""
     feedback, found = full
     fit, x = found.fit, np.random.default_rng(5).standard_normal((200, 4)).astype("f")
     problem = fit.problems()[0]
     eta = fit.members[0].eta
     assert problem.eta == pytest.approx(eta * fit.thinning)
-    thinned = LastLayer(problem)
+    known, thinned = LastLayer(problem), LastLayer(replace(problem, curvature=None))
     rows = np.flatnonzero(folds_of(np.arange(6000), 5, seed=0) != fit.members[0].label["fold"])
     gap = (feedback.outcomes[rows, 1:] - feedback.outcomes[rows, :1]).astype("f") / fit.scale
-    whole = LastLayer(replace(problem, x=fit.standardizer.apply(feedback.x[rows]), target=gap, rows=None, eta=eta))
+    whole = LastLayer(replace(problem, x=fit.standardizer.apply(feedback.x[rows]), target=gap, eta=eta, curvature=None))
     basis = np.column_stack([np.asarray(SMALL.features(problem.params, x)), np.ones(200)])
-    spread = [np.sqrt(np.einsum("nb,bc,nc->n", basis, part.covariance, basis)) for part in (thinned, whole)]
-    np.testing.assert_allclose(spread[0] / spread[1], 1.0, atol=0.1)
+    by_rows, *spreads = (
+        np.sqrt(np.einsum("nb,bc,nc->n", basis, part.covariance, basis)) for part in (whole, known, thinned)
+    )
+    np.testing.assert_allclose(spreads[0] / by_rows, 1.0, atol=1e-3)
+    np.testing.assert_allclose(spreads[1] / by_rows, 1.0, atol=0.1)
 
 
 def test_passes_depend_on_the_number_of_rows_alone() -> None:

@@ -99,16 +99,16 @@ class ParquetRows:
         """Every row once; with a seed, row groups in random order, and chunks drawn from a buffer of several."""
         rng = None if seed is None else np.random.default_rng(seed)
         held: list[Chunk] = []
-        count = 0
+        count, enough = 0, rows if rng is None else MIX * rows
         for piece in self._pieces(rng):
             held.append(piece)
             count += len(piece)
-            if count < (rows if rng is None else MIX * rows):
-                continue
-            given, kept = _drawn(Chunk.join(held), rows, rng)
-            held, count = [kept], len(kept)
-            del kept, piece  # nothing but the buffer and what is given stays in memory
-            yield self._filled(given)
+            del piece  # nothing but the buffer and what is given stays in memory
+            while count >= enough:  # a piece may have several chunks
+                given, kept = _drawn(Chunk.join(held), rows, rng)
+                held, count = [kept], len(kept)
+                del kept
+                yield self._filled(given)
         whole = Chunk.join(held)
         while len(whole):
             given, whole = _drawn(whole, rows, rng)
