@@ -272,7 +272,7 @@ class CertificateSettings:
         if self.method in CLOSED_FORM:
             few = None if problem.weights is None else problem.weights[:2]
             phi = None if problem.phi is None else problem.phi[:2]
-            rows = replace(problem, x=problem.x[:2], target=problem.target[:2], weights=few, phi=phi)
+            rows = replace(problem, x=problem.x[:2], target=problem.target[:2], weights=few, phi=phi, curvature=None)
             member_posterior(self.method, rows, **self.options)
 
 

@@ -7,7 +7,9 @@ What `fit_path` does with all rows at hand is done here with a chunk at a time a
 3. passes for the scores, a member for each fold and entry of the path; the pseudo-outcomes of a chunk are made on the
    way, each row's by the outcome model of its own fold;
 4. a pass that judges every member on the rows of its fold, and weighs the entries;
-5. a pass for the value out of fold of the policy with these weights.
+5. a pass for the value out of fold of the policy with these weights, and for the curvature of the members that count,
+   which is all that their last-layer posterior needs of the rows (its size and work grow with the square of actions
+   times hidden units: beyond `MOST_CURVATURE` numbers it is left to the sample).
 
 What comes out is a `PathFit` whose rows are the sample. Sums over all n rows are about `thinning` = n / (rows of the
 sample) times those over the sample.
@@ -24,7 +26,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -32,6 +34,7 @@ import numpy as np
 from gbpl.batches import FitConfig
 from gbpl.chunk_fit import ChunkFit, Held
 from gbpl.devices import aligned_empty, resolve_devices
+from gbpl.evaluate import has_last_layer
 from gbpl.feedback import FullFeedback
 from gbpl.fit import StackFit
 from gbpl.fold_outputs import FoldOutputs
@@ -39,10 +42,12 @@ from gbpl.freed import give_back_memory
 from gbpl.models import MLP, as_model
 from gbpl.nuisance import CrossFit, MaskedSquare, Nuisances, PerAction, WithAction, check_construction
 from gbpl.path import PathFit, PathSettings, Table, _members, _scaled_targets, weighed_fit
+from gbpl.posteriors.last_layer import gauss_newton
 from gbpl.progress import Progress
 from gbpl.row_source import Chunk, RowSource, ahead, even_rows, folds_of, one_behind
 from gbpl.row_statistics import read_statistics
 from gbpl.stack import Member, across_folds
+from gbpl.surrogates import Surrogate
 from gbpl.welfare import deterministic
 from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, dropped_small, select_weights
 
@@ -59,6 +64,7 @@ FEW_ROWS = 1_000
 DEFAULT = FitConfig(learning_rate=3e-3, batch_size=512)
 OUTCOME_VISITS, SCORE_VISITS = 8_000_000, 2_000_000  # rows that pass a member, in several passes where there are fewer
 MOST_PASSES = 30
+MOST_CURVATURE = 300_000  # up to four actions of the default network: more would take longer than learning
 MODEL_PATH = (3.0, 0.1)  # zetas of the outcome model alone: without noise they differ little, and two do
 
 
@@ -209,7 +215,8 @@ class _Work:
         self.told("judging")
         fit = self._judged(stack)
         self.told("value")
-        estimate, se = self._value(stack, fit)
+        estimate, se, curvatures = self._value(stack, fit)
+        fit = replace(fit, curvatures=curvatures)
         return LargeFit(
             fit=fit,
             feedback=self.feedback,
@@ -405,10 +412,8 @@ class _Work:
 
     # -- judging ------------------------------------------------------------------------------------------
 
-    def _out_of_fold(
-        self, stack: StackFit, entries: Any = slice(None)
-    ) -> Iterator[tuple[Chunk, np.ndarray, np.ndarray, np.ndarray]]:
-        """Every row once: its chunk, fold, the judge's outcomes, and the policies of its fold's members by entry."""
+    def _out_of_fold(self, stack: StackFit, entries: Any = slice(None)) -> Iterator[_Seen]:
+        """Every row once, with the policies of its fold's members by entry."""
         members = [stack.find(fold=fold) for fold in range(self.folds)]  # they lie entry by entry
         picked = np.array(members)[:, entries]
         params = jax.tree.map(lambda leaf: leaf[picked], stack.params)
@@ -417,11 +422,11 @@ class _Work:
 
         def begun(chunk: Chunk) -> tuple:
             x, fold = self.standardizer.apply(chunk.x), self._folds(chunk)
-            return chunk, fold, self._start(x, fold), policies.start(x, fold)
+            return chunk, x, fold, self._start(x, fold), policies.start(x, fold)
 
-        for chunk, fold, pending, asked in one_behind(map(begun, self.source.chunks(min(self.rows, judged), None))):
-            outcomes = self._outcomes(chunk, pending)[0]
-            yield chunk, fold, outcomes, policies.finish(asked, len(chunk))
+        for chunk, x, fold, pending, asked in one_behind(map(begun, self.source.chunks(min(self.rows, judged), None))):
+            outcomes = self._outcomes(chunk, pending)
+            yield _Seen(chunk, x, fold, outcomes, policies.finish(asked, len(chunk)))
             self._tidy()
 
     def _judged(self, stack: StackFit) -> PathFit:
@@ -432,7 +437,7 @@ class _Work:
         judges = [empty.fresh() for _ in range(folds)]
         with ThreadPoolExecutor(min(folds, os.cpu_count() or 1)) as pool:
             for seen in ahead(self._out_of_fold(stack)):
-                list(pool.map(lambda number, seen=seen: _add_fold(judges[number], number, *seen), range(folds)))
+                list(pool.map(lambda number, seen=seen: _add_fold(judges[number], number, seen), range(folds)))
         return weighed_fit(
             judges, _averaged if settings.zetas is None else select_weights, stack, self.members, self.fold_rows,
             model=settings.model, settings=settings, standardizer=self.standardizer, surrogate=self.inner,
@@ -440,8 +445,8 @@ class _Work:
             thinning=self.source.n_rows / len(self.sample),
         )  # fmt: skip
 
-    def _value(self, stack: StackFit, fit: PathFit) -> tuple[float, float]:
-        """Mean outcome under the deterministic rule out of fold over all rows, and its standard error.
+    def _value(self, stack: StackFit, fit: PathFit) -> tuple[float, float, tuple[np.ndarray, ...] | None]:
+        """Mean outcome under the deterministic rule out of fold over all rows, its standard error, and curvatures.
 
         sqrt(sum_i w_i^2 (v_i - V)^2 n / (n - 1)) / sum w, v_i what row i gets by members that did not train on it.
         """
@@ -449,24 +454,74 @@ class _Work:
         entries = np.flatnonzero(fit.fold_weights.any(axis=0))
         counted = fit.fold_weights[:, entries].astype(np.float32)
         level, sums = float(np.mean(self.feedback.outcomes, dtype=np.float64)), np.zeros(4)
-        for chunk, fold, outcomes, policies in ahead(self._out_of_fold(stack, entries)):
-            deviation = np.einsum("ne,enk->nk", counted[fold], policies - np.float32(1.0 / policies.shape[2]))
-            value = outcomes[np.arange(len(chunk)), deterministic(deviation)].astype(np.float64) - level
-            weight = np.ones(len(chunk)) if chunk.weight is None else chunk.weight.astype(np.float64)
+        curvatures = _Curvatures(fit, self.inner, self.scale)
+        for seen in ahead(self._out_of_fold(stack, entries)):
+            policies = seen.policies - np.float32(1.0 / seen.policies.shape[2])
+            deviation = np.einsum("ne,enk->nk", counted[seen.fold], policies)
+            value = seen.outcomes[0][np.arange(len(deviation)), deterministic(deviation)].astype(np.float64) - level
+            weight = seen.weight
             square = weight**2
+            curvatures.add(seen)
             sums += [weight @ value, square.sum(), square @ value, square @ value**2]
         mean, n = sums[0] / self.weight, self.source.n_rows
         variance = max(sums[3] - 2.0 * mean * sums[2] + mean**2 * sums[1], 0.0) * n / (n - 1)
-        return mean + level, math.sqrt(variance) / self.weight
+        return mean + level, math.sqrt(variance) / self.weight, curvatures.found(fit.thinning)
 
 
 def _averaged(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
     return dropped_small(average_weights(path))
 
 
-def _add_fold(
-    judge: OutOfFold, number: int, chunk: Chunk, fold: np.ndarray, outcomes: np.ndarray, policies: Any
-) -> None:
+class _Seen(NamedTuple):
+    """Rows of a chunk as `x`, their folds, outcomes by each table (the judge's first), and policies by entry."""
+
+    chunk: Chunk
+    x: Float[np.ndarray, "row feature"]
+    fold: Int[np.ndarray, " row"]
+    outcomes: list[Float[np.ndarray, "row action"]]
+    policies: Float[np.ndarray, "entry row action"]
+
+    @property
+    def weight(self) -> Float[np.ndarray, " row"]:
+        weight = self.chunk.weight
+        return np.ones(len(self.chunk)) if weight is None else weight.astype(np.float64)
+
+
+def _add_fold(judge: OutOfFold, number: int, seen: _Seen) -> None:
     """The rows of one fold in a chunk, for that fold's judge."""
-    own = np.flatnonzero(fold == number)
-    judge.add(policies[:, own], outcomes[own], None if chunk.weight is None else chunk.weight[own])
+    own, weight = np.flatnonzero(seen.fold == number), seen.chunk.weight
+    judge.add(seen.policies[:, own], seen.outcomes[0][own], None if weight is None else weight[own])
+
+
+class _Curvatures:
+    """Gauss-Newton matrices of the members that count, by all the rows that each has learned from.
+
+    Weights of rows are in units of their mean over those rows, as `PathFit.problems` has them for the sample.
+    """
+
+    def __init__(self, fit: PathFit, surrogate: Surrogate, scale: float) -> None:
+        self.surrogate, self.scale, self.members = surrogate, scale, fit.members
+        size = 0
+        if has_last_layer(fit.model):
+            size = (fit.params[-1]["weight"].shape[1] + 1) * surrogate.n_raw
+        self.problems = fit.problems() if 0 < size**2 <= MOST_CURVATURE else []
+        self.sums = [np.zeros((size, size)) for _ in self.problems]
+        self.rows, self.weight = np.zeros(len(self.problems)), np.zeros(len(self.problems))
+
+    def add(self, seen: _Seen) -> None:
+        """The rows of a chunk, each for the members of the other folds."""
+        if not self.problems:
+            return
+        weight, shape = seen.weight, (len(seen.outcomes), len(seen.x), -1)
+        targets = _scaled_targets(self.surrogate, seen.outcomes, self.scale).reshape(shape)
+        for number, (problem, member) in enumerate(zip(self.problems, self.members, strict=True)):
+            own = seen.fold != member.label["fold"]
+            part = replace(problem, x=seen.x[own], target=targets[member.table][own], weights=weight[own])
+            self.sums[number] += gauss_newton(part)
+            self.rows[number] += own.sum()
+            self.weight[number] += weight[own].sum()
+
+    def found(self, thinning: float) -> tuple[np.ndarray, ...] | None:
+        """What as few rows as the sample has would have: the sums over `thinning`. None where they are too large."""
+        parts = zip(self.sums, self.rows, self.weight, strict=True)
+        return tuple(total * (rows / (weight * thinning)) for total, rows, weight in parts) or None

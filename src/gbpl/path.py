@@ -89,7 +89,8 @@ class PathFit:
     mixture. `deviation` is that of each row's policy from uniform, by the members that stopped on its fold, weighed by
     the other folds; None without a committee. `every` are all members, `fold_weights` what each entry of the path
     counts by the other folds alone. `target` holds the tables one below the other. Where the rows are a sample of those
-    that were learned from, there are `thinning` times as many of the latter, and the posterior counts each for so many.
+    that were learned from, there are `thinning` times as many of the latter, and the posterior counts each for so many;
+    `curvatures` are then the members' Gauss-Newton matrices by all rows, over `thinning`, where they are known.
     """
 
     standardizer: Standardizer
@@ -110,6 +111,7 @@ class PathFit:
     fold_weights: Float[np.ndarray, "fold entry"] | None
     settings: PathSettings
     thinning: float = 1.0
+    curvatures: tuple[Float[np.ndarray, "weight weight"], ...] | None = None
     _problems: list[Problem] = field(default_factory=list, init=False, repr=False)
 
     @property
@@ -186,6 +188,7 @@ class PathFit:
                 seed=member.seed,
                 rows=member.train,
                 phi=phi,
+                curvature=None if self.curvatures is None else self.curvatures[number],
             )
 
 

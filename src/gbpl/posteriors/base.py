@@ -46,7 +46,8 @@ class Problem:
     `x` are the (standardised) features and `target` the targets of the member's training rows; `weights` have mean
     one, None if all are one. `params` is the MAP, a tree without member axis. `rows` are the numbers of the training
     rows in the table the members of a committee share. `phi` are the features of the training rows where the model has
-    others for them than for new rows (`ForestFeatures`).
+    others for them than for new rows (`ForestFeatures`). `curvature` is the last layer's Gauss-Newton matrix where it
+    is known from more rows, of which these are a sample (`gbpl.large`), scaled to as few.
     """
 
     model: ScoreModel
@@ -61,6 +62,7 @@ class Problem:
     seed: int = 0
     rows: Int[np.ndarray, " row"] | None = None
     phi: Float[np.ndarray, "row hidden"] | None = None
+    curvature: Float[np.ndarray, "weight weight"] | None = None
 
     def __len__(self) -> int:
         return len(self.x)

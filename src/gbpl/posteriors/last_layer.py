@@ -242,7 +242,9 @@ def cholesky_root(precision: Float[np.ndarray, "weight weight"]) -> Float[np.nda
 
 
 def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
-    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks."""
+    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks, or what is known of more rows."""
+    if problem.curvature is not None:
+        return problem.curvature.copy()
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     wide = len(problem) * (size * count) ** 2 > MUCH_WORK
     total = _by_device(problem) if wide else _by_threads(problem)
