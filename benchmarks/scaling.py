@@ -1,11 +1,12 @@
 """Strong scaling: the same work on more devices, and on more Ray workers.
 
-    python benchmarks/scaling.py devices [--counts 1 2 4 8] [--members 400]
+    python benchmarks/scaling.py devices [--counts 1 2 4 8] [--members 400] [--epochs 40]
     python benchmarks/scaling.py ray [--trials 16]
 
-devices  a stack of (10, 128, 128, 1) networks on 1,000 rows, batches of 128, 8 epochs without early stopping, on 1, 2,
+devices  a stack of (10, 128, 128, 1) networks on 1,000 rows, batches of 128, 40 epochs without early stopping, on 1, 2,
          4, ... CPU devices of as many cores, or GPUs where there are any; compilation is left out. The peak is that of
-         large float32 products, one on each device at a time, in the same process
+         large float32 products, one on each device at a time, in the same process. Eight epochs are one compiled block,
+         after which members make place for others: the fewer epochs, the larger the share of that, which one core does
 ray      `gbpl reproduce synthetic-binary synthetic-K` here and on a Ray of one and of two workers with a core each:
          seconds of the blocks, after Ray has started, and whether every record has the same bytes
 
@@ -26,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from joblib import cpu_count
 
-ROWS, FEATURES, EPOCHS = 1_000, 10, 8  # eight epochs are one compiled block: none is computed in vain
+ROWS, FEATURES = 1_000, 10
 TABLES = ("synthetic-binary", "synthetic-K")  # with eight trials or more: thirteen blocks of about the same work
 
 
@@ -71,7 +72,7 @@ def cores(count: int) -> set[int]:
     return set(sorted(usable, key=repeated)[:count])
 
 
-def one_count(count: int, members: int, platform: str) -> None:
+def one_count(count: int, members: int, epochs: int, platform: str) -> None:
     """Seconds of the second fit, FLOP/s and the peak, for a process of its own, on so many cores or GPUs."""
     if hasattr(os, "sched_setaffinity") and platform == "cpu":  # before XLA makes its threads
         os.sched_setaffinity(0, cores(count))
@@ -82,31 +83,32 @@ def one_count(count: int, members: int, platform: str) -> None:
     rng = np.random.default_rng(0)
     x, gap = rng.normal(size=(ROWS, FEATURES)), rng.normal(size=(ROWS, 1))
     stack = [Member(np.arange(ROWS), seed=seed) for seed in range(members)]
-    config = FitConfig(max_epochs=EPOCHS, batch_size=128)
+    config = FitConfig(max_epochs=epochs, batch_size=128)
     taken = 0.0
     for _ in range(2):
         started = time.perf_counter()
         fit_stack(x, gap, stack, Binary(), MLP((128, 128)), config=config, device=devices, progress=False)
         taken = time.perf_counter() - started
     weights = FEATURES * 128 + 128 * 128 + 128
-    print(taken, members * EPOCHS * ROWS * 6 * weights / taken, product_peak(devices))  # 6: forward and backward
+    print(taken, members * epochs * ROWS * 6 * weights / taken, product_peak(devices))  # 6: forward and backward
 
 
-def devices(counts: list[int], members: int) -> None:
+def devices(counts: list[int], members: int, epochs: int) -> None:
     platform, found = run(["look"])
     most = int(found) if platform != "cpu" else cpu_count()
     left_out = [count for count in counts if count > most]
-    print(f"\n{members} members on {platform} devices; there are {most}", end="")
+    print(f"\n{members} members, {epochs} epochs, on {platform} devices; there are {most}", end="")
     print(f", so {', '.join(map(str, left_out))} left out" if left_out else "")
     print(f"{'devices':>8} {'seconds':>8} {'speed-up':>9} {'GFLOP/s':>9} {'peak':>9} {'share':>6}")
     first = None
     for count in counts:
         if count > most:
             continue
-        taken, rate, peak = map(float, run(["one", str(count), str(members), platform], GBPL_CPU_DEVICES=str(count)))
+        arguments = ["one", str(count), str(members), str(epochs), platform]
+        taken, rate, peak = map(float, run(arguments, GBPL_CPU_DEVICES=str(count)))
         first = first or taken * count  # of one device, had it all the work
         print(
-            f"{count:8d} {taken:8.2f} {first / taken:9.2f} {rate / 1e9:9.1f} {peak / 1e9:9.1f} {rate / peak:6.0%}",
+            f"{count:8d} {taken:8.2f} {first / taken:9.2f} {rate / 1e9:9.1f} {peak / 1e9:9.1f} {rate / peak:6.1%}",
             flush=True,
         )
 
@@ -153,7 +155,7 @@ def main() -> None:
 
         print(resolve_devices("auto")[0].platform, len(resolve_devices("auto")))
     elif inner == ["one"]:
-        one_count(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
+        one_count(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
     elif inner == ["reproduce"]:
         one_run(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
     else:
@@ -162,10 +164,11 @@ def main() -> None:
         scaled = sections.add_parser("devices")
         scaled.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4, 8])
         scaled.add_argument("--members", type=int, default=400)
+        scaled.add_argument("--epochs", type=int, default=40)
         sections.add_parser("ray").add_argument("--trials", type=int, default=16)
         asked = parser.parse_args()
         if asked.section == "devices":
-            devices(asked.counts, asked.members)
+            devices(asked.counts, asked.members, asked.epochs)
         else:
             ray_workers(asked.trials)
 
