@@ -571,11 +571,15 @@ def test_what_is_compiled_ahead_is_what_scores_need(caplog) -> None:
 
     def compiled(work, ahead: bool) -> list[str]:
         caplog.clear()
-        with jax.log_compiles():
+        jax.config.update("jax_log_compiles", True)  # in all threads, unlike `jax.log_compiles`
+        try:
             if ahead:
                 work._rehearse(work._passes(SCORE_VISITS))
             else:
+                work.on_cpu = False  # as with a GPU: programs of the outcome models beside each other, too
                 work.run(1500)
+        finally:
+            jax.config.update("jax_log_compiles", False)
         told = [record.getMessage().split("jit(")[-1] for record in caplog.records if "Compiling" in record.message]
         return [line.split(". Argument mapping")[0] for line in told]
 

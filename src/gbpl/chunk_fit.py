@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -61,7 +63,8 @@ class ChunkFit:
     """Members of several folds on their way through the chunks.
 
     `members` carry their fold as a label, and zeta, eta, table and seed; `n_train` is how many rows each learns from in
-    all, of which the penalty |w|^2 / (2 prior_sd^2 eta n) speaks. `mean_weight` is that of all rows.
+    all, of which the penalty |w|^2 / (2 prior_sd^2 eta n) speaks. `mean_weight` is that of all rows. Where shapes and
+    types of the `target` of all chunks are given, what learns from them is compiled at once, beside what begins.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class ChunkFit:
         n_train: float,
         n_features: int,
         mean_weight: float = 1.0,
+        target: Any = None,
     ) -> None:
         self.members, self.held, self.mean_weight = list(members), held, mean_weight
         self.of_member = np.array([int(m.label["fold"]) for m in members])  # type: ignore[call-overload]
@@ -91,7 +95,11 @@ class ChunkFit:
         self.groups = self._grouped()
         self.constants = [self._constants(group, n_train) for group in self.groups]
         self.n_features = n_features
-        self.states = [self._fresh(group) for group in self.groups]
+        with ThreadPoolExecutor(1) as pool:
+            compiling = None if target is None else pool.submit(self._compile, target)
+            self.states = [self._fresh(group) for group in self.groups]
+        if compiling is not None:
+            compiling.result()
 
     def _grouped(self) -> list[Int[np.ndarray, " slot"]]:
         """Members by slot, as many groups as the cache wants, all of one size; places too many repeat a member."""
@@ -127,23 +135,36 @@ class ChunkFit:
         }
         return _Slot(**self._put(constants))
 
-    def _fresh(self, group: Int[np.ndarray, " slot"]) -> Any:
+    def _initial(self, group: Int[np.ndarray, " slot"]) -> tuple[Any, Any]:
+        """What a function that begins with some members takes."""
         seeds = np.array([self.members[number].seed % 2**32 for number in group], np.uint32)
-        fresh = _initial_state(
-            *self._put((seeds, np.ones(len(group), bool))),
-            model=self.model, config=self.config, n_features=self.n_features, n_raw=self.objective.n_raw,
-        )  # fmt: skip
+        fixed = {"model": self.model, "config": self.config}
+        fixed |= {"n_features": self.n_features, "n_raw": self.objective.n_raw}
+        return self._put((seeds, np.ones(len(group), bool))), fixed
+
+    def _fresh(self, group: Int[np.ndarray, " slot"]) -> Any:
+        given, fixed = self._initial(group)
+        fresh = _initial_state(*given, **fixed)
         return self._put(fresh)
 
-    def compile(self, target: Any) -> None:
+    def _compile(self, target: Any) -> None:
         """Compile what `feed` runs, for targets of such shapes and types, and run nothing."""
-        shared, members = shared_sharding(self.devices), member_sharding(self.devices, 2)
-        x = jax.ShapeDtypeStruct((self.table_rows, self.n_features), np.float32, sharding=shared)
-        target = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=shared), target)
+
+        def placed(leaf: Any, sharding: Any) -> Any:
+            weak = getattr(leaf, "weak_type", False)
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
+
+        given, fixed = self._initial(self.groups[0])
+        state = jax.eval_shape(partial(_initial_state, **fixed), *given)
+        state = jax.tree.map(lambda leaf: placed(leaf, member_sharding(self.devices)), state)
+        table = jax.ShapeDtypeStruct((self.table_rows, self.n_features), np.float32), target
+        data = jax.tree.map(lambda leaf: placed(leaf, shared_sharding(self.devices)), table)
         shape = 1, self.steps, len(self.groups[0]), self.size
-        drawn = (jax.ShapeDtypeStruct(shape, kind, sharding=members) for kind in (np.int32, np.float32))
+        drawn = (
+            placed(jax.ShapeDtypeStruct(shape, d), member_sharding(self.devices, 2)) for d in (np.int32, np.float32)
+        )
         _quick_block.lower(
-            self.states[0], self.constants[0], x, target, *drawn,
+            state, self.constants[0], *data, *drawn,
             model=self.model, objective=self.objective, config=self.config, stops=True,
         ).compile()  # fmt: skip
 

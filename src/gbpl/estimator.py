@@ -294,8 +294,9 @@ class GBPLNet(Policy):
         `cost` is what each action costs, a mapping from label or one number an action; rows of one of the `groups` stay
         in one fold; of `sample_weight` only the ratios matter, and rows of weight zero are left out.
 
-        More than 200,000 rows are learned from in passes (`gbpl.large`), by networks alone, and posterior and values
-        speak from a sample of 65,536 of them; with `groups`, `controls` or estimated propensities they are not.
+        More than 200,000 rows are learned from in passes (`gbpl.large`), by networks alone. A sample of 65,536 of them
+        is kept, from which posterior and values speak (the last layer's precision is a sum over all rows, up to four
+        actions). With `groups`, `controls` or estimated propensities all rows are kept.
         """
         data = (X, y, action, propensity, controls, cost, sample_weight, groups)
         prepared = self._prepared(*data)

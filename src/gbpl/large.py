@@ -270,11 +270,13 @@ class _Work:
 
     # -- outcome models -----------------------------------------------------------------------------------
 
-    def _chunk_fit(self, members: Sequence[Member], objective: Any, model: Any, passes: int) -> ChunkFit:
+    def _chunk_fit(
+        self, members: Sequence[Member], objective: Any, model: Any, passes: int, target: Any = None
+    ) -> ChunkFit:
         return ChunkFit(
             members, self.held, objective, model, self.config, self.devices,
             chunk_rows=self.rows, chunks=passes * self.per_pass, n_train=self.source.n_rows * (1.0 - 1.0 / self.folds),
-            n_features=self.source.n_features, mean_weight=self.weight / self.source.n_rows,
+            n_features=self.source.n_features, mean_weight=self.weight / self.source.n_rows, target=target,
         )  # fmt: skip
 
     def _outcome_models(self, passes: int) -> _Means:
@@ -287,7 +289,9 @@ class _Work:
             Member(np.flatnonzero(self.sample_fold != fold), seed=int(seed), label={"fold": fold})
             for fold, seed in enumerate(seeds)
         ]
-        fitting = self._chunk_fit(members, MaskedSquare(columns), self.outcome_model, passes)
+        shapes = (jax.ShapeDtypeStruct((len(self.on_top) + self.rows,), np.float32),) * 2
+        ahead_of = None if self.on_cpu else shapes
+        fitting = self._chunk_fit(members, MaskedSquare(columns), self.outcome_model, passes, ahead_of)
 
         def target(chunk: Chunk) -> tuple[np.ndarray, np.ndarray]:
             assert chunk.outcome is not None
@@ -319,14 +323,14 @@ class _Work:
         assert log.propensity is not None
         return Nuisances(log, log.propensity, self.clip, False, means)
 
-    def _outcomes(self, chunk: Chunk, pending: Any) -> list[Float[np.ndarray, "row action"]]:
-        """The tables of a chunk, net of costs: as they came, or one for each share of the correction."""
+    def _outcomes(self, chunk: Chunk, pending: Any, tables: int | None = None) -> list[Float[np.ndarray, "row action"]]:
+        """The first tables of a chunk, net of costs: as they came, or one for each share of the correction."""
         if not self.source.logged:
             assert chunk.outcomes is not None
             return [chunk.outcomes]
         means = None if self.means is None else self.means.finish(pending, len(chunk))
         known = self._scored(chunk, means)
-        return [known.pseudo_outcomes(self.construction, correction=share) for share in self.corrections]
+        return [known.pseudo_outcomes(self.construction, correction=share) for share in self.corrections[:tables]]
 
     def _start(self, x: np.ndarray, fold: np.ndarray) -> Any:
         return None if not self.source.logged or self.means is None else self.means.start(x, fold)
@@ -383,10 +387,10 @@ class _Work:
         if settings.surrogate.huber < np.inf:  # the threshold is part of what is compiled, and its scale is not known
             return
         *_, members = self._laid_out([1.0] * len(self.corrections), 1.0, 1.0)
-        fitting = self._chunk_fit(members, settings.surrogate, settings.model, passes)
         width = settings.surrogate.target(np.zeros((1, len(self.source.actions)))).shape[1]
-        rows = len(self.corrections) * fitting.table_rows
-        fitting.compile(jax.ShapeDtypeStruct((rows, width), np.float32))
+        rows = len(self.corrections) * (len(self.on_top) + self.rows)
+        target = jax.ShapeDtypeStruct((rows, width), np.float32)
+        fitting = self._chunk_fit(members, settings.surrogate, settings.model, passes, target)
         shape = self.folds, len(members) // self.folds
         params = jax.tree.map(lambda leaf: np.zeros((*shape, *leaf.shape[1:]), leaf.dtype), fitting.states[0].params)
         policies = FoldOutputs(params, settings.model, self.devices, settings.surrogate)
@@ -412,8 +416,8 @@ class _Work:
 
     # -- judging ------------------------------------------------------------------------------------------
 
-    def _out_of_fold(self, stack: StackFit, entries: Any = slice(None)) -> Iterator[_Seen]:
-        """Every row once, with the policies of its fold's members by entry."""
+    def _out_of_fold(self, stack: StackFit, entries: Any = slice(None), tables: int | None = 1) -> Iterator[_Seen]:
+        """Every row once, with so many of its tables and the policies of its fold's members by entry."""
         members = [stack.find(fold=fold) for fold in range(self.folds)]  # they lie entry by entry
         picked = np.array(members)[:, entries]
         params = jax.tree.map(lambda leaf: leaf[picked], stack.params)
@@ -425,7 +429,7 @@ class _Work:
             return chunk, x, fold, self._start(x, fold), policies.start(x, fold)
 
         for chunk, x, fold, pending, asked in one_behind(map(begun, self.source.chunks(min(self.rows, judged), None))):
-            outcomes = self._outcomes(chunk, pending)
+            outcomes = self._outcomes(chunk, pending, tables)
             yield _Seen(chunk, x, fold, outcomes, policies.finish(asked, len(chunk)))
             self._tidy()
 
@@ -455,7 +459,7 @@ class _Work:
         counted = fit.fold_weights[:, entries].astype(np.float32)
         level, sums = float(np.mean(self.feedback.outcomes, dtype=np.float64)), np.zeros(4)
         curvatures = _Curvatures(fit, self.inner, self.scale)
-        for seen in ahead(self._out_of_fold(stack, entries)):
+        for seen in ahead(self._out_of_fold(stack, entries, None if curvatures.problems else 1)):
             policies = seen.policies - np.float32(1.0 / seen.policies.shape[2])
             deviation = np.einsum("ne,enk->nk", counted[seen.fold], policies)
             value = seen.outcomes[0][np.arange(len(deviation)), deterministic(deviation)].astype(np.float64) - level

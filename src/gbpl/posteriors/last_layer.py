@@ -38,7 +38,7 @@ STEP = 256  # sizes of blocks are multiples of it, so that members with about as
 NOISE_ROWS = 1_024  # rows of noise made at a time
 KEPT_NOISE = 2_000  # numbers a row up to which blocks of noise are kept: 8 MB a block
 MUCH_WORK = 1e10  # products beyond which Gram matrices are float32 ones of few rows, added up in float64
-WIDE_BLOCK, GPU_WIDE_BLOCK = 512, 2_048  # rows of such a product: its wider factor has 14 MB of 512 rows and K = 10
+WIDE_BLOCK = 512  # rows of such a product on a CPU: its wider factor has 14 MB then, with ten actions
 ROUNDING = (1e-6, 1e-5, 1e-4)
 
 
@@ -292,7 +292,7 @@ def _by_device(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     k, other = np.triu_indices(count)
     added = np.zeros((size, len(k) * size))
-    most = WIDE_BLOCK if jax.default_backend() == "cpu" else GPU_WIDE_BLOCK
+    most = WIDE_BLOCK if jax.default_backend() == "cpu" else BLOCK
     last, rows = last_layer(problem.params), block_rows(len(problem), most)
     for start in range(0, len(problem), rows):
         _, phi, target, weight = TrainingRows.of(problem, start, rows)
