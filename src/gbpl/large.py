@@ -26,7 +26,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -34,7 +34,6 @@ import numpy as np
 from gbpl.batches import FitConfig
 from gbpl.chunk_fit import ChunkFit, Held
 from gbpl.devices import aligned_empty, resolve_devices
-from gbpl.evaluate import has_last_layer
 from gbpl.feedback import FullFeedback
 from gbpl.fit import StackFit
 from gbpl.fold_outputs import FoldOutputs
@@ -42,12 +41,11 @@ from gbpl.freed import give_back_memory
 from gbpl.models import MLP, as_model
 from gbpl.nuisance import CrossFit, MaskedSquare, Nuisances, PerAction, WithAction, check_construction
 from gbpl.path import PathFit, PathSettings, Table, _members, _scaled_targets, weighed_fit
-from gbpl.posteriors.last_layer import gauss_newton
 from gbpl.progress import Progress
 from gbpl.row_source import Chunk, RowSource, ahead, even_rows, folds_of, one_behind
 from gbpl.row_statistics import read_statistics
+from gbpl.row_sums import Curvatures, SeenRows, ValueSums, judge_fold
 from gbpl.stack import Member, across_folds
-from gbpl.surrogates import Surrogate
 from gbpl.welfare import deterministic
 from gbpl.zeta import AUTO_PATH, OutOfFold, ZetaPath, average_weights, dropped_small, select_weights
 
@@ -416,7 +414,7 @@ class _Work:
 
     # -- judging ------------------------------------------------------------------------------------------
 
-    def _out_of_fold(self, stack: StackFit, entries: Any = slice(None), tables: int | None = 1) -> Iterator[_Seen]:
+    def _out_of_fold(self, stack: StackFit, entries: Any = slice(None), tables: int | None = 1) -> Iterator[SeenRows]:
         """Every row once, with so many of its tables and the policies of its fold's members by entry."""
         members = [stack.find(fold=fold) for fold in range(self.folds)]  # they lie entry by entry
         picked = np.array(members)[:, entries]
@@ -430,7 +428,7 @@ class _Work:
 
         for chunk, x, fold, pending, asked in one_behind(map(begun, self.source.chunks(min(self.rows, judged), None))):
             outcomes = self._outcomes(chunk, pending, tables)
-            yield _Seen(chunk, x, fold, outcomes, policies.finish(asked, len(chunk)))
+            yield SeenRows(chunk, x, fold, outcomes, policies.finish(asked, len(chunk)))
             self._tidy()
 
     def _judged(self, stack: StackFit) -> PathFit:
@@ -441,7 +439,7 @@ class _Work:
         judges = [empty.fresh() for _ in range(folds)]
         with ThreadPoolExecutor(min(folds, os.cpu_count() or 1)) as pool:
             for seen in ahead(self._out_of_fold(stack)):
-                list(pool.map(lambda number, seen=seen: _add_fold(judges[number], number, seen), range(folds)))
+                list(pool.map(lambda number, seen=seen: judge_fold(judges[number], number, seen), range(folds)))
         return weighed_fit(
             judges, _averaged if settings.zetas is None else select_weights, stack, self.members, self.fold_rows,
             model=settings.model, settings=settings, standardizer=self.standardizer, surrogate=self.inner,
@@ -450,82 +448,18 @@ class _Work:
         )  # fmt: skip
 
     def _value(self, stack: StackFit, fit: PathFit) -> tuple[float, float, tuple[np.ndarray, ...] | None]:
-        """Mean outcome under the deterministic rule out of fold over all rows, its standard error, and curvatures.
-
-        sqrt(sum_i w_i^2 (v_i - V)^2 n / (n - 1)) / sum w, v_i what row i gets by members that did not train on it.
-        """
+        """Mean outcome under the deterministic rule out of fold over all rows, its standard error, and curvatures."""
         assert fit.fold_weights is not None
         entries = np.flatnonzero(fit.fold_weights.any(axis=0))
         counted = fit.fold_weights[:, entries].astype(np.float32)
-        level, sums = float(np.mean(self.feedback.outcomes, dtype=np.float64)), np.zeros(4)
-        curvatures = _Curvatures(fit, self.inner, self.scale)
+        value = ValueSums(float(np.mean(self.feedback.outcomes, dtype=np.float64)))
+        curvatures = Curvatures(fit, most=MOST_CURVATURE)
         for seen in ahead(self._out_of_fold(stack, entries, None if curvatures.problems else 1)):
             policies = seen.policies - np.float32(1.0 / seen.policies.shape[2])
-            deviation = np.einsum("ne,enk->nk", counted[seen.fold], policies)
-            value = seen.outcomes[0][np.arange(len(deviation)), deterministic(deviation)].astype(np.float64) - level
-            weight = seen.weight
-            square = weight**2
+            value.add(seen, deterministic(np.einsum("ne,enk->nk", counted[seen.fold], policies)))
             curvatures.add(seen)
-            sums += [weight @ value, square.sum(), square @ value, square @ value**2]
-        mean, n = sums[0] / self.weight, self.source.n_rows
-        variance = max(sums[3] - 2.0 * mean * sums[2] + mean**2 * sums[1], 0.0) * n / (n - 1)
-        return mean + level, math.sqrt(variance) / self.weight, curvatures.found(fit.thinning)
+        return *value.found(), curvatures.found()
 
 
 def _averaged(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
     return dropped_small(average_weights(path))
-
-
-class _Seen(NamedTuple):
-    """Rows of a chunk as `x`, their folds, outcomes by each table (the judge's first), and policies by entry."""
-
-    chunk: Chunk
-    x: Float[np.ndarray, "row feature"]
-    fold: Int[np.ndarray, " row"]
-    outcomes: list[Float[np.ndarray, "row action"]]
-    policies: Float[np.ndarray, "entry row action"]
-
-    @property
-    def weight(self) -> Float[np.ndarray, " row"]:
-        weight = self.chunk.weight
-        return np.ones(len(self.chunk)) if weight is None else weight.astype(np.float64)
-
-
-def _add_fold(judge: OutOfFold, number: int, seen: _Seen) -> None:
-    """The rows of one fold in a chunk, for that fold's judge."""
-    own, weight = np.flatnonzero(seen.fold == number), seen.chunk.weight
-    judge.add(seen.policies[:, own], seen.outcomes[0][own], None if weight is None else weight[own])
-
-
-class _Curvatures:
-    """Gauss-Newton matrices of the members that count, by all the rows that each has learned from.
-
-    Weights of rows are in units of their mean over those rows, as `PathFit.problems` has them for the sample.
-    """
-
-    def __init__(self, fit: PathFit, surrogate: Surrogate, scale: float) -> None:
-        self.surrogate, self.scale, self.members = surrogate, scale, fit.members
-        size = 0
-        if has_last_layer(fit.model):
-            size = (fit.params[-1]["weight"].shape[1] + 1) * surrogate.n_raw
-        self.problems = fit.problems() if 0 < size**2 <= MOST_CURVATURE else []
-        self.sums = [np.zeros((size, size)) for _ in self.problems]
-        self.rows, self.weight = np.zeros(len(self.problems)), np.zeros(len(self.problems))
-
-    def add(self, seen: _Seen) -> None:
-        """The rows of a chunk, each for the members of the other folds."""
-        if not self.problems:
-            return
-        weight, shape = seen.weight, (len(seen.outcomes), len(seen.x), -1)
-        targets = _scaled_targets(self.surrogate, seen.outcomes, self.scale).reshape(shape)
-        for number, (problem, member) in enumerate(zip(self.problems, self.members, strict=True)):
-            own = seen.fold != member.label["fold"]
-            part = replace(problem, x=seen.x[own], target=targets[member.table][own], weights=weight[own])
-            self.sums[number] += gauss_newton(part)
-            self.rows[number] += own.sum()
-            self.weight[number] += weight[own].sum()
-
-    def found(self, thinning: float) -> tuple[np.ndarray, ...] | None:
-        """What as few rows as the sample has would have: the sums over `thinning`. None where they are too large."""
-        parts = zip(self.sums, self.rows, self.weight, strict=True)
-        return tuple(total * (rows / (weight * thinning)) for total, rows, weight in parts) or None
