@@ -454,6 +454,7 @@ def test_a_reader_that_has_enough(tmp_path: Path) -> None:
 
 STOPPED = """
     import os, signal, sys, time, types
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has it ignored
     def pressed(*_, **__):
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))
         time.sleep(30)

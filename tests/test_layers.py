@@ -57,7 +57,7 @@ LAYERS = (
     ("batches", "hosts"),
     ("fit", "evaluate", "chunk_fit", "fold_outputs"),
     ("forest", "averaged"),
-    ("zeta", "nuisance", "offpolicy", "eta", "posteriors", "path", "large", "boosting"),
+    ("zeta", "nuisance", "offpolicy", "eta", "posteriors", "path", "row_sums", "large", "boosting"),
     ("decisions", "bounds"),
     ("networks",),
     ("saved", "stored"),

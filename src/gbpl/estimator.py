@@ -323,8 +323,8 @@ class GBPLNet(Policy):
         """Learn from Parquet files of any size, in memory that does not grow with them (`gbpl.large`).
 
         Columns are named as in `gbpl.learn`. Networks learn in passes over shuffled row groups, their outcome models
-        and the welfare out of fold likewise; posterior, values and the report speak from a sample of 65,536 rows, each
-        of which stands for many. `encoder_` turns rows of such a table into the features that `predict` takes.
+        and the welfare out of fold likewise; a sample of 65,536 rows, each of which stands for many, is kept for
+        posterior, values and the report. `encoder_` turns rows of such a table into the features that `predict` takes.
         """
         eta, zetas = self._checked_constants()
         roles = Roles(
