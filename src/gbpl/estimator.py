@@ -295,7 +295,7 @@ class GBPLNet(Policy):
         in one fold; of `sample_weight` only the ratios matter, and rows of weight zero are left out.
 
         More than 200,000 rows are learned from in passes (`gbpl.large`), by networks alone. A sample of 65,536 of them
-        is kept, from which posterior and values speak (the last layer's precision is a sum over all rows, up to four
+        is kept, from which posterior and values speak (the last layer's precision is a sum over all rows, up to three
         actions). With `groups`, `controls` or estimated propensities all rows are kept.
         """
         data = (X, y, action, propensity, controls, cost, sample_weight, groups)

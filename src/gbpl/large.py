@@ -62,7 +62,7 @@ FEW_ROWS = 1_000
 DEFAULT = FitConfig(learning_rate=3e-3, batch_size=512)
 OUTCOME_VISITS, SCORE_VISITS = 8_000_000, 2_000_000  # rows that pass a member, in several passes where there are fewer
 MOST_PASSES = 30
-MOST_CURVATURE = 300_000  # up to four actions of the default network: more would take longer than learning
+MOST_CURVATURE = 150_000  # up to three actions of the default network: more would take longer than learning
 MODEL_PATH = (3.0, 0.1)  # zetas of the outcome model alone: without noise they differ little, and two do
 
 

@@ -91,7 +91,7 @@ class Curvatures:
         for number, (problem, member) in enumerate(zip(self.problems, self.fit.members, strict=True)):
             own = seen.fold != member.label["fold"]
             part = replace(problem, x=seen.x[own], target=targets[member.table][own], weights=weight[own])
-            self.sums[number] += gauss_newton(part)
+            self.sums[number] += gauss_newton(part, one_of_many=True)
             self.rows[number] += own.sum()
             self.weight[number] += weight[own].sum()
 

@@ -241,12 +241,15 @@ def cholesky_root(precision: Float[np.ndarray, "weight weight"]) -> Float[np.nda
     raise PosteriorError("the curvature of this fit is not positive definite; look for extreme outcomes or features")
 
 
-def gauss_newton(problem: Problem) -> Float[np.ndarray, "weight weight"]:
-    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks, or what is known of more rows."""
+def gauss_newton(problem: Problem, *, one_of_many: bool = False) -> Float[np.ndarray, "weight weight"]:
+    """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks, or what is known of more rows.
+
+    With very many rows, or where this is `one_of_many` calls for parts of them, by float32 products.
+    """
     if problem.curvature is not None:
         return problem.curvature.copy()
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
-    wide = len(problem) * (size * count) ** 2 > MUCH_WORK
+    wide = one_of_many or len(problem) * (size * count) ** 2 > MUCH_WORK
     total = _by_device(problem) if wide else _by_threads(problem)
     for k in range(count):
         for other in range(k):
