@@ -31,7 +31,7 @@ from scipy.stats import norm, t
 
 from gbpl.blas import few_threads, one_thread
 from gbpl.devices import quick_jit
-from gbpl.evaluate import member_policies, taken
+from gbpl.evaluate import filled, member_policies, taken
 from gbpl.posteriors.base import PosteriorError, Problem
 from gbpl.posteriors.bootstrap import bootstrap_members
 from gbpl.posteriors.laplace import jacobian_rows
@@ -39,7 +39,6 @@ from gbpl.posteriors.last_layer import (
     block_rows,
     cholesky_root,
     features,
-    filled,
     gauss_newton,
     last_layer,
     require_last_layer,

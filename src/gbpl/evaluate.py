@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
 __all__ = [
-    "Mixed", "Mixture", "combined_deviation", "combined_policy", "has_last_layer", "member_outputs", "member_policies",
-    "one_member", "policy_of_deviation", "row_blocks", "taken",
+    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled", "has_last_layer", "member_outputs",
+    "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
 ]  # fmt: skip
 
 BLOCK = 2048
@@ -90,12 +90,17 @@ def _by_model(model: Any, params: Any) -> list[tuple[ScoreModel, Any, Any]]:
     return [(one, part, numbers) for one, part, numbers in parts if len(numbers)]
 
 
+def filled(values: np.ndarray, size: int) -> np.ndarray:
+    """The rows given, and zeros below them up to `size` rows."""
+    return np.pad(values, ((0, size - len(values)), *[(0, 0)] * (values.ndim - 1)))
+
+
 def row_blocks(x: Float[np.ndarray, "row feature"]) -> Iterator[tuple[slice, Float[np.ndarray, "block feature"]]]:
     """Row slices and their features, padded to a power of two so that few shapes are ever compiled."""
     size = min(BLOCK, max(64, 1 << (len(x) - 1).bit_length()))
     for start in range(0, len(x), size):
         part = np.asarray(x[start : start + size], np.float32)
-        yield slice(start, start + len(part)), np.pad(part, ((0, size - len(part)), (0, 0)))
+        yield slice(start, start + len(part)), filled(part, size)
 
 
 def _over_rows(

@@ -369,7 +369,9 @@ class _Work:
         sample, logged = self.sample, self.source.logged
         corrections = self.corrections if logged else (1.0,)
         tables = [
-            Table([sample.x], own, correction, MODEL_PATH if correction == 0.0 else AUTO_PATH)
+            Table(
+                [sample.x], own, correction, MODEL_PATH if correction == 0.0 else AUTO_PATH
+            )  # the path asks no outcome
             for own, correction in zip(scales, corrections, strict=True)
         ]
         every = np.arange(len(sample), dtype=np.int32)

@@ -19,6 +19,7 @@ import scipy.linalg
 
 from gbpl.blas import few_threads, one_thread
 from gbpl.devices import quick_jit
+from gbpl.evaluate import filled
 from gbpl.freed import give_back_memory
 from gbpl.posteriors.base import MemberPosterior, PosteriorError, Problem
 from gbpl.posteriors.gauss_newton import curvature_root
@@ -95,11 +96,6 @@ def last_layer_draws(problem: Problem, vectors: Float[np.ndarray, "draw weight"]
     weights = vectors.reshape(len(vectors), -1, problem.surrogate.n_raw).astype(np.float32)
     hidden = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(vectors), *np.shape(leaf))), problem.params[:-1])
     return [*hidden, {"weight": weights[:, :-1], "bias": weights[:, -1]}]
-
-
-def filled(values: np.ndarray, size: int) -> np.ndarray:
-    """The rows given, and zeros below them up to `size` rows."""
-    return np.pad(values, ((0, size - len(values)), *[(0, 0)] * (values.ndim - 1)))
 
 
 def block_rows(n: int, most: int | None = None) -> int:
@@ -251,6 +247,8 @@ def gauss_newton(problem: Problem, *, one_of_many: bool = False) -> Float[np.nda
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     wide = one_of_many or len(problem) * (size * count) ** 2 > MUCH_WORK
     total = _by_device(problem) if wide else _by_threads(problem)
+    if wide and not one_of_many:  # who makes many calls gives back once for all of them
+        give_back_memory()
     for k in range(count):
         for other in range(k):
             total[:, k, :, other] = total[:, other, :, k].T
@@ -302,7 +300,6 @@ def _by_device(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
         added += np.asarray(_upper_blocks(phi, last, target, weight, problem.zeta, surrogate=problem.surrogate))
     total = np.zeros((size, count, size, count))
     total[:, k, :, other] = added.reshape(size, len(k), size).transpose(1, 0, 2)
-    give_back_memory()
     return total
 
 
