@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import expit, rel_entr
 
 from gbpl import GBPLNet, LoggedFeedback
-from gbpl.bounds import (
+from gbpl.certificates.bounds import (
     Moments,
     catoni_bound,
     catoni_bound_over_rates,

@@ -205,7 +205,7 @@ def against_torch(trials: int = 3) -> None:
 
     from gbpl import Binary, FitConfig, GBPLNet, fold_rows, regret
     from gbpl.datasets import BinaryDesign
-    from gbpl.zeta import OutOfFold, average_weights
+    from gbpl.path.out_of_fold import OutOfFold, average_weights
 
     design, config = BinaryDesign("DGP2"), FitConfig()
     warm = design.sample(3000, seed=99)

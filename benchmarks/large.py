@@ -28,7 +28,7 @@ import numpy as np
 from scipy.special import softmax
 
 from gbpl import GBPL, GBPLNet, regret
-from gbpl.freed import give_back_memory
+from gbpl.runtime.memory import give_back_memory
 
 FEATURES, ACTIONS, STRENGTH = 20, 10, 0.5
 PIECE = 131_072

@@ -52,11 +52,11 @@ from gbpl import (
     regret,
 )
 from gbpl.datasets import BinaryDesign, LoggedDesign, LoggedSample, MultiActionDesign
-from gbpl.estimator import _Prepared
-from gbpl.evaluate import member_outputs
-from gbpl.feedback import Standardizer
-from gbpl.nuisance import MaskedSquare, cross_fit
-from gbpl.pseudo_outcomes import of_logged_action
+from gbpl.estimators.gbplnet import _Prepared
+from gbpl.feedback.full import Standardizer
+from gbpl.feedback.pseudo_outcomes import of_logged_action
+from gbpl.fitting.apply import member_outputs
+from gbpl.nuisance.cross_fit import MaskedSquare, cross_fit
 
 PRINTED_CURVE = {  # regret and its standard error: GBPLNet-DR, GBPLNet-IPW, and the best of all five methods
     100: ((0.3068, 0.0147), (0.3192, 0.0140), 0.3060),

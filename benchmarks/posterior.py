@@ -40,7 +40,7 @@ from gbpl import (
     threshold_rule,
 )
 from gbpl.datasets import OneDimensionalDesign
-from gbpl.posteriors import NUTS, SGLD, Exact, Laplace, LastLayer, Variational, fit_bootstrap
+from gbpl.posterior.methods import NUTS, SGLD, Exact, Laplace, LastLayer, Variational, fit_bootstrap
 
 DESIGN = OneDimensionalDesign()
 ALPHAS = (0.05, 0.10, 0.20, 0.30)

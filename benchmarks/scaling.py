@@ -77,7 +77,7 @@ def one_count(count: int, members: int, epochs: int, platform: str) -> None:
     if hasattr(os, "sched_setaffinity") and platform == "cpu":  # before XLA makes its threads
         os.sched_setaffinity(0, cores(count))
     from gbpl import MLP, Binary, FitConfig, Member, fit_stack
-    from gbpl.devices import resolve_devices
+    from gbpl.runtime.devices import resolve_devices
 
     devices = resolve_devices("auto")[:count]
     rng = np.random.default_rng(0)
@@ -151,7 +151,7 @@ def ray_workers(trials: int) -> None:
 def main() -> None:
     inner = sys.argv[1:2]
     if inner == ["look"]:
-        from gbpl.devices import resolve_devices
+        from gbpl.runtime.devices import resolve_devices
 
         print(resolve_devices("auto")[0].platform, len(resolve_devices("auto")))
     elif inner == ["one"]:

@@ -19,7 +19,7 @@ from sklearn.linear_model import LinearRegression
 
 from gbpl import MLP, FitConfig, GBPLNet, Study, learn
 from gbpl.datasets import Dataset, DataUnavailableError, EmailDesign, load
-from gbpl.summary import PROBABILITIES
+from gbpl.study.summary import PROBABILITIES
 
 COST = {"Mens E-Mail": 0.01, "Womens E-Mail": 0.01}  # of an e-mail, in visits: a hundred are worth one visit
 CUSTOMERS, NEW_CUSTOMERS = 8_000, 20_000

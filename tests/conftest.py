@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-import gbpl.devices  # noqa: F401
+import gbpl.runtime.devices  # noqa: F401
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gbpl.overlap import ClipWelfare, OverlapReport
 from gbpl.plots import (
     plot_coverage,
     plot_disagreement,
@@ -31,6 +30,7 @@ from gbpl.plots import (
     plot_welfare,
     plot_zeta_path,
 )
+from gbpl.value.overlap import ClipWelfare, OverlapReport
 
 mpl.use("Agg")
 

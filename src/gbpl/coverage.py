@@ -1,7 +1,7 @@
 """Coverage of welfare intervals by simulation from a design (appendix on welfare uncertainty).
 
 The paper's procedure, as a tool: where the truth is known, count how often an interval holds it. It serves to check a
-posterior on data made to look like one's own; `gbpl.eta` calibrates from the data alone.
+posterior on data made to look like one's own; `gbpl.posterior.eta` calibrates from the data alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import clone
 
 from gbpl.datasets import LoggedSample
-from gbpl.estimator import GBPLNet
+from gbpl.estimators.gbplnet import GBPLNet
 
 if TYPE_CHECKING:
     from jaxtyping import Float

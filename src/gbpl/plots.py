@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.overlap import shorten
+from gbpl.value.overlap import shorten
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from gbpl.coverage import CoverageStudy
-    from gbpl.eta import EtaChoice
-    from gbpl.overlap import OverlapReport
-    from gbpl.zeta import ZetaPath
+    from gbpl.path.out_of_fold import ZetaPath
+    from gbpl.posterior.eta import EtaChoice
+    from gbpl.value.overlap import OverlapReport
 
 __all__ = [
     "plot_coverage", "plot_disagreement", "plot_eta", "plot_groups", "plot_overlap", "plot_score_at", "plot_scores",

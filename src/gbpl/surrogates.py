@@ -104,6 +104,22 @@ class Surrogate(ABC):
         """What a member is trained on: the reduced loss of the squashed raw output."""
         return self.reduced_loss(self.scores(raw), target, zeta)
 
+    def curvature_root(
+        self, raw: Float[Table, "row raw"], target: Float[Table, "row score"], zeta: float
+    ) -> Float[Array, "row score raw"]:
+        """A_i with A_i' A_i = C_i, the generalized Gauss-Newton curvature of the loss in the raw output.
+
+        With D_i the Jacobian of the scores in the raw outputs, squashing included, C_i = zeta D_i' D_i; for the robust
+        loss only the coordinates inside the threshold count (appendix on the Gaussian approximation).
+        """
+
+        def row(r: Array, t: Array) -> Array:
+            jacobian = jax.jacfwd(lambda v: self.scores(v[None])[0])(r)
+            inside = jnp.abs(t - zeta * self.scores(r[None])[0]) <= self.huber
+            return jnp.sqrt(jnp.asarray(zeta)) * jnp.where(inside[:, None], jacobian, 0.0)
+
+        return jax.vmap(row)(jnp.asarray(raw), jnp.asarray(target))
+
 
 @jax.custom_jvp
 def _reduced_huber(s: Array, t: Array, zeta: Array, c: float) -> Array:

@@ -15,8 +15,8 @@ from gbpl.cli.console import FAULT, WRONG, stop
 from gbpl.cli.data import datasets
 from gbpl.cli.decide import decide
 from gbpl.cli.demo import demo
+from gbpl.cli.evaluate import compare, evaluate
 from gbpl.cli.fit import fit
-from gbpl.cli.judge import compare, evaluate
 from gbpl.cli.report import report
 from gbpl.cli.reproduce import reproduce
 from gbpl.version import __version__

@@ -22,8 +22,8 @@ __all__ = ["datasets", "write_frame"]
 
 def write_frame(path: Path, frame: Any) -> None:
     """Write a frame to a file, in the format of its suffix."""
-    from gbpl.frames import column, column_names
-    from gbpl.table_writer import open_writer
+    from gbpl.tables.frames import column, column_names
+    from gbpl.tables.write import open_writer
 
     with open_writer(path) as writer:
         writer.write({name: column(frame, name) for name in column_names(frame)})
@@ -100,8 +100,8 @@ def datasets(
         _listed(as_json, data_dir)
         return
     from gbpl.datasets import catalog, load
-    from gbpl.frames import nearest
-    from gbpl.table_writer import check_output
+    from gbpl.tables.frames import nearest
+    from gbpl.tables.write import check_output
 
     names = [entry.name for entry in catalog(data_dir=data_dir)]
     if name not in names:

@@ -23,7 +23,7 @@ from gbpl.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from gbpl.stream import Decided
+    from gbpl.study.decide_file import Decided
 
 __all__ = ["decide"]
 
@@ -64,8 +64,8 @@ def decide(
     if defer is not None and not 0.0 <= defer <= 1.0:
         raise ValueError(f"--defer must be from 0 to 1, got {defer:g}; try 0.8")
     with held():
-        from gbpl.persistence import load
-        from gbpl.stream import decide_file
+        from gbpl.frozen.file import load
+        from gbpl.study.decide_file import decide_file
     loaded = load(policy)
     if out.exists() and os.path.samefile(out, policy):
         raise ValueError(f"{out} is the policy itself; write to another file")

@@ -60,9 +60,9 @@ def demo(
         "outcome is whether they visited the shop."
     )
     with held():
-        from gbpl.cli.told import tell
+        from gbpl.cli.messages import tell
         from gbpl.datasets import EmailDesign
-        from gbpl.study import learn
+        from gbpl.study.study import learn
     design = EmailDesign()
     trial = design.frame(rows, seed=seed, as_frame="arrow")
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}

@@ -10,10 +10,10 @@ import typer
 
 from gbpl.cli import parse
 from gbpl.cli.console import Delimiter, Encoding, Json, as_json_text, guarded, held, print_json, stderr, stdout
-from gbpl.files import check_folder, together
+from gbpl.runtime.files import check_folder, together
 
 if TYPE_CHECKING:
-    from gbpl.study import Study
+    from gbpl.study.study import Study
 
 __all__ = ["check_out", "fit", "write_study"]
 
@@ -44,8 +44,8 @@ def write_study(
 ) -> dict[str, Path]:
     """Policy, decisions, report and summary in a folder, and a frame as its data: all of them, or none."""
     from gbpl.cli.data import write_frame
-    from gbpl.cli.told import headline
-    from gbpl.stream import decide_file
+    from gbpl.cli.messages import headline
+    from gbpl.study.decide_file import decide_file
 
     files = {name: out / written for name, written in NAMES.items()}
     with together(out) as stage:
@@ -162,9 +162,9 @@ def fit(
     if models not in ("network", "auto"):
         raise ValueError(f"--models must be network or auto, got {models!r}")
     with held():
-        from gbpl.cli.told import headline, tell
-        from gbpl.roles import Roles
-        from gbpl.tables import open_batches, read_table
+        from gbpl.cli.messages import headline, tell
+        from gbpl.tables.read import open_batches, read_table
+        from gbpl.tables.roles import Roles
     with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
         columns = list(opened.names)
     roles: dict[str, Any] = {
@@ -179,8 +179,8 @@ def fit(
     with stderr().status("reading the table"):
         table = read_table(data, columns=needed, encoding=encoding, delimiter=delimiter)
     with held():
-        from gbpl.learner import GBPL
-        from gbpl.study import learn
+        from gbpl.estimators.gbpl import GBPL
+        from gbpl.study.study import learn
     chosen = {"estimator": GBPL(random_state=seed)} if models == "auto" else {}
     study = learn(
         table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,

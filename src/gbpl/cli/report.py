@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gbpl.cli.console import Json, guarded, print_json, stdout, verbatim
-from gbpl.files import check_target
+from gbpl.runtime.files import check_target
 
 __all__ = ["report"]
 
@@ -24,7 +24,7 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a policy again, as one HTML page; with --json print all that it is made of."""
-    from gbpl.persistence import load
+    from gbpl.frozen.file import load
 
     if as_json and out is not None:
         raise ValueError(f"--json prints and writes no page; leave {out} out, or --json")

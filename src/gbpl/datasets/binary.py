@@ -10,7 +10,7 @@ import numpy as np
 
 from gbpl.datasets.baseline import BASELINE_MEAN, baseline_mean, check_n_features, check_name
 from gbpl.datasets.samples import Sample, check_index_seed
-from gbpl.truth import normal_rule, positive_part
+from gbpl.datasets.truth import normal_rule, positive_part
 
 if TYPE_CHECKING:
     from jaxtyping import Float

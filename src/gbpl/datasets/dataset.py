@@ -77,7 +77,7 @@ class Dataset:
             others = ", ".join(name for name in names if name not in numeric)
             raise ValueError(
                 f"the features of {self.name} must be numbers, got text in {others}; encode the frame first, for "
-                f"example with gbpl.encoding.Encoder, or do without: dataclasses.replace(data, features={numeric})"
+                f"example with gbpl.Encoder, or do without: dataclasses.replace(data, features={numeric})"
             )
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from gbpl.datasets.dataset import Dataset, Source, check_choice, to_frame
 from gbpl.datasets.samples import LOGGED_ACTION, Sample, check_whole, stream
-from gbpl.truth import piecewise_rule
+from gbpl.datasets.truth import piecewise_rule
 
 if TYPE_CHECKING:
     from jaxtyping import Float

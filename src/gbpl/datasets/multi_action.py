@@ -11,7 +11,7 @@ import numpy as np
 
 from gbpl.datasets.baseline import BASELINE_MEAN, baseline_mean, check_n_features, check_name
 from gbpl.datasets.samples import OUTCOME_INDEX, Sample, check_index_seed, check_whole, stream, unit_rows
-from gbpl.truth import expected_max, normal_rule, symmetric_normals
+from gbpl.datasets.truth import expected_max, normal_rule, symmetric_normals
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gbpl.datasets.samples import Sample
-from gbpl.truth import piecewise_rule, positive_part
+from gbpl.datasets.truth import piecewise_rule, positive_part
 
 if TYPE_CHECKING:
     from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""The two regression sets of the paper's UCI experiments, with made outcomes of two actions (`gbpl.openml`)."""
+"""The two regression sets of the paper's UCI experiments, with made outcomes of two actions (`openml`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTCOMES = ["0", "1"]
 
 def regression(source: Source, as_frame: str, *, data_dir: str | os.PathLike[str] | None) -> Dataset:
     """All rows of the set in one random order, standardized, with `SemiSyntheticDesign`'s outcomes of seed 0."""
-    from gbpl.openml import load_regression  # brings scikit-learn's loaders
+    from gbpl.datasets.openml import load_regression  # brings scikit-learn's loaders
 
     x, y, names = load_regression(source.name, data_dir=data_dir)
     drawn = SemiSyntheticDesign(x, y).sample(seed=0)

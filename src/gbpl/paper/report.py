@@ -7,20 +7,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gbpl.paper import judgement
-from gbpl.paper.catalog import TABLES
-from gbpl.paper.cells import Cell, cells
-from gbpl.paper.consistency import consistency_section
-from gbpl.paper.judgement import WORDS, Statement, Verdict
-from gbpl.paper.open_settings import OPEN_SETTINGS
+from gbpl.paper.experiments.catalog import TABLES
+from gbpl.paper.experiments.open_settings import OPEN_SETTINGS
+from gbpl.paper.printing.cells import Cell, cells
+from gbpl.paper.printing.tables import number, pipe_table, signed, trial_counts, with_error
 from gbpl.paper.report_tables import cell_name, table_section
-from gbpl.paper.standing import standing_section
-from gbpl.paper.statements import judge
-from gbpl.paper.statements_posterior import EXAMPLE, PRINTED_EXAMPLE
-from gbpl.paper.tables import number, pipe_table, signed, trial_counts, with_error
+from gbpl.paper.verdicts import verdict
+from gbpl.paper.verdicts.consistency import consistency_section
+from gbpl.paper.verdicts.posterior import EXAMPLE, PRINTED_EXAMPLE
+from gbpl.paper.verdicts.standing import standing_section
+from gbpl.paper.verdicts.statements import judge
+from gbpl.paper.verdicts.verdict import WORDS, Statement, Verdict
 
 if TYPE_CHECKING:
-    from gbpl.paper.records import Records
+    from gbpl.paper.experiments.records import Records
 
     Truths = Mapping[tuple[str, str], Mapping[str, float]]
 
@@ -120,7 +120,7 @@ def _summary(records: Mapping[str, Records], verdicts: Sequence[tuple[Statement,
 def _statements(verdicts: Sequence[tuple[Statement, Verdict]]) -> str:
     if not verdicts:
         return "None is about the tables of this run."
-    rules = (judgement.__doc__ or "").partition("\n\n")[2].strip()
+    rules = (verdict.__doc__ or "").partition("\n\n")[2].strip()
     rows = [
         [str(i), f"“{said.quote}”" if said.of_text else f"*{said.quote}*", said.where, verdict.word, verdict.why]
         for i, (said, verdict) in enumerate(verdicts, 1)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.paper.catalog import DEFAULT, TableSpec
-from gbpl.paper.cells import Cell, cells, table_rows
-from gbpl.paper.columns import COMPARED, Column, Row, layout
-from gbpl.paper.judgement import name_of
-from gbpl.paper.tables import MARK, number, pipe_table, signed, trial_counts, with_error
+from gbpl.paper.experiments.catalog import DEFAULT, TableSpec
+from gbpl.paper.printing.cells import Cell, cells, table_rows
+from gbpl.paper.printing.columns import COMPARED, Column, Row, layout
+from gbpl.paper.printing.tables import MARK, number, pipe_table, signed, trial_counts, with_error
+from gbpl.paper.verdicts.verdict import name_of
 
 if TYPE_CHECKING:
-    from gbpl.paper.records import Records
+    from gbpl.paper.experiments.records import Records
 
     Truths = Mapping[tuple[str, str], Mapping[str, float]]
 

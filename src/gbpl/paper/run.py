@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from gbpl.devices import resolve_devices
-from gbpl.engines import check_engine, run_tasks, task_needs
-from gbpl.openml import DataUnavailableError
-from gbpl.paper.catalog import TABLES, UCI
-from gbpl.paper.posterior import example
-from gbpl.paper.protocol import Settings
-from gbpl.paper.records import Record, Records, read_blocks, write_block
-from gbpl.paper.studies import DEFAULT_PART, PAPER_PART, STUDIES, Study, load_table, truths
+from gbpl.datasets.openml import DataUnavailableError
+from gbpl.paper.experiments.catalog import TABLES, UCI
+from gbpl.paper.experiments.posterior import example
+from gbpl.paper.experiments.protocol import Settings
+from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
+from gbpl.paper.experiments.studies import DEFAULT_PART, PAPER_PART, STUDIES, Study, load_table, truths
+from gbpl.runtime.devices import resolve_devices
+from gbpl.runtime.engines import check_engine, run_tasks, task_needs
 
 __all__ = ["Block", "Run", "reproduce"]
 
@@ -281,9 +281,9 @@ def _by_engine(run: Run, folder: Path, blocks: Sequence[Block]) -> Iterator[Bloc
 
 def _write(run: Run, folder: Path, blocks: Sequence[Block]) -> Path:
     """Records, tables, figures and the report, from the blocks."""
-    from gbpl.paper.figures import draw
+    from gbpl.paper.printing.figures import draw
+    from gbpl.paper.printing.tables import latex, markdown
     from gbpl.paper.report import report
-    from gbpl.paper.tables import latex, markdown
 
     files: dict[str, list[Path]] = {}
     for block in blocks:

@@ -9,7 +9,7 @@ __all__ = ["render"]
 
 
 def render(summary: Mapping[str, Any]) -> str:
-    """The report of a summary (`gbpl.summary`) as one HTML document that loads nothing from anywhere.
+    """The report of a summary (`gbpl.study.summary`) as one HTML document that loads nothing from anywhere.
 
     The same summary gives the same bytes. Names in the summary are taken as text, whatever they hold. Write the
     document as UTF-8: `path.write_text(render(summary), encoding="utf-8")`.

@@ -1,0 +1,206 @@
+"""`gbpl evaluate` and `gbpl compare`: what policies are worth on rows they did not learn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gbpl.cli import parse
+from gbpl.cli.console import (
+    Delimiter,
+    Encoding,
+    Json,
+    Screen,
+    guarded,
+    held,
+    print_json,
+    stderr,
+    stdout,
+    table,
+    verbatim,
+)
+
+if TYPE_CHECKING:
+    from gbpl.frozen.file import SavedPolicy
+    from gbpl.study.compare import Comparison, Evaluation
+    from gbpl.value.estimate import Value
+
+__all__ = ["compare", "evaluate"]
+
+LEVEL = 0.95
+AS_FITTED = "What differs from the fit"
+Policy = Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file that gbpl fit wrote.")]
+Data = Annotated[
+    Path,
+    typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with rows that no policy learned from."),
+]
+Outcome = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="What came of it; more is better.", rich_help_panel=AS_FITTED)
+]
+Action = Annotated[str | None, typer.Option(metavar="COLUMN", help="What was done.", rich_help_panel=AS_FITTED)]
+Outcomes = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN...", help="The outcome of each action, one column each.", rich_help_panel=AS_FITTED),
+]
+Controls = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN...", help="What helps to estimate but does not decide.", rich_help_panel=AS_FITTED),
+]
+Propensity = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CHANCE...", help="A column, a number, or ACTION=NUMBER, as in gbpl fit.", rich_help_panel=AS_FITTED
+    ),
+]
+Cost = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ACTION=NUMBER...", help="Cost, in units of the outcome.", rich_help_panel=AS_FITTED),
+]
+Estimator = Annotated[
+    str,
+    typer.Option(
+        metavar="dr|ipw|snipw|dm", help="Doubly robust, weighted, weighted to one, or by outcome models alone."
+    ),
+]
+
+
+def _read(
+    policies: tuple[SavedPolicy, ...], data: Path, encoding: str, delimiter: str | None, **given: Any
+) -> tuple[Any, dict[str, Any]]:
+    """The columns of the table that are needed, and roles and costs as the library takes them."""
+    with held():
+        from gbpl.study.compare import roles_of
+        from gbpl.tables.read import open_batches, read_table
+    with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
+        columns = list(opened.names)
+    given["propensity"] = parse.propensity(given["propensity"] or (), columns)
+    cost = given.pop("cost")
+    roles = {name: value for name, value in given.items() if value is not None}
+    named = roles_of(policies[0], **roles)
+    named.check(columns, data.name)
+    decide = [name for policy in policies if policy.encoder is not None for name in policy.encoder.columns]
+    with stderr().status("reading the table"):
+        wanted = list(dict.fromkeys([*named.used(), *decide]))
+        found = read_table(data, columns=wanted, encoding=encoding, delimiter=delimiter)
+    return found, roles | {"cost": None if cost is None else parse.by_action("--cost", cost)}
+
+
+def _cells(value: Value) -> tuple[str, str]:
+    from gbpl.report.numbers import decimal_places, number
+
+    places = decimal_places(value.se)
+    low, high = value.interval(LEVEL)
+    return number(value.estimate, places), f"{number(low, places)} to {number(high, places)}"
+
+
+def _chance(value: Value) -> str:
+    from gbpl.report.numbers import chance
+
+    return chance(value.probability_positive)
+
+
+def _notes(console: Screen, notes: list[str]) -> None:
+    for note in notes:
+        console.say(verbatim(note), style="dim")
+
+
+@guarded
+def evaluate(
+    policy: Policy,
+    data: Data,
+    outcome: Outcome = None,
+    action: Action = None,
+    outcomes: Outcomes = None,
+    controls: Controls = None,
+    propensity: Propensity = None,
+    cost: Cost = None,
+    estimator: Estimator = "dr",
+    encoding: Encoding = "utf-8",
+    delimiter: Delimiter = None,
+    as_json: Json = False,
+) -> None:
+    """What a policy is worth on new rows, against every single action."""
+    from gbpl.frozen.file import load
+
+    loaded = load(policy)
+    rows, roles = _read(
+        (loaded,), data, encoding, delimiter, outcome=outcome, action=action, outcomes=outcomes, controls=controls,
+        propensity=propensity, cost=cost,
+    )  # fmt: skip
+    from gbpl.study.compare import evaluate_policy
+
+    found = evaluate_policy(loaded, rows, estimator=estimator, source=data.name, **roles)
+    if as_json:
+        print_json(found.to_dict(LEVEL))
+    else:
+        _tell_value(stdout(), found)
+
+
+def _tell_value(console: Screen, found: Evaluation) -> None:
+    from gbpl.cli.messages import GAIN_COLUMNS, GAIN_TITLE
+    from gbpl.report.numbers import percent
+
+    worth, span = _cells(found.value)
+    shares = ", ".join(
+        f"{label} to {percent(float(share))}" for label, share in zip(found.actions, found.shares, strict=True)
+    )
+    console.say(f"On these {found.rows:,} rows the policy gives {verbatim(shares)}.")
+    console.say(f"It is worth {worth} a row ({percent(LEVEL)} interval {span}, {found.value.estimator}).\n")
+    shown = table("alternative", *GAIN_COLUMNS, title=GAIN_TITLE)
+    for name, other, gain in found.alternatives:
+        shown.add_row(verbatim(name), _cells(other)[0], *_cells(gain), _chance(gain))
+    console.print(shown)
+    for reason in [] if found.overlap is None else found.overlap.reasons():
+        console.say(f"[yellow]weak overlap:[/] {verbatim(reason)}")
+    _notes(console, found.notes)
+
+
+@guarded
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="FIRST", help="Policy file that gbpl fit wrote.")],
+    second: Annotated[Path, typer.Argument(metavar="SECOND", help="Another policy file, of the same actions.")],
+    data: Data,
+    outcome: Outcome = None,
+    action: Action = None,
+    outcomes: Outcomes = None,
+    controls: Controls = None,
+    propensity: Propensity = None,
+    cost: Cost = None,
+    estimator: Estimator = "dr",
+    encoding: Encoding = "utf-8",
+    delimiter: Delimiter = None,
+    as_json: Json = False,
+) -> None:
+    """Two policies on the same rows: which is worth more, and how sure that is."""
+    from gbpl.frozen.file import load
+
+    policies = load(first), load(second)
+    rows, roles = _read(
+        policies, data, encoding, delimiter, outcome=outcome, action=action, outcomes=outcomes, controls=controls,
+        propensity=propensity, cost=cost,
+    )  # fmt: skip
+    from gbpl.study.compare import compare_policies
+
+    found = compare_policies(*policies, rows, estimator=estimator, source=data.name, **roles)
+    if as_json:
+        print_json(found.to_dict(LEVEL))
+    else:
+        _tell_difference(stdout(), found, str(first), str(second))
+
+
+def _tell_difference(console: Screen, found: Comparison, first: str, second: str) -> None:
+    from gbpl.report.numbers import percent
+
+    shown = table("policy", "worth", f"{percent(LEVEL)} interval")
+    for name, value in ((first, found.first), (second, found.second), ("difference", found.difference)):
+        shown.add_row(verbatim(name), *_cells(value))
+    console.print(shown)
+    console.say(
+        f"They differ in {percent(found.differ)} of {found.rows:,} rows. The chance that the first is better is "
+        f"{_chance(found.difference)}."
+        if found.differ
+        else f"They decide alike in all of {found.rows:,} rows."
+    )
+    _notes(console, found.notes)

@@ -1,0 +1,163 @@
+"""A study told in the terminal, in the words of its report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.tree import Tree
+
+from gbpl.cli.console import Screen, table, verbatim
+from gbpl.report.numbers import chance, interval, number, percent
+from gbpl.report.reading import LEVEL, read
+from gbpl.report.reading import Study as Reading
+from gbpl.report.sections import decision
+from gbpl.report.tree import Branch, grown
+from gbpl.report.words import important, tree_words
+
+if TYPE_CHECKING:
+    from gbpl.study.study import Study
+
+__all__ = ["GAIN_COLUMNS", "GAIN_TITLE", "headline", "tell"]
+
+MOST_NOTES = 12
+GAIN_TITLE = "What the policy gains over each alternative, and the chance that it does"
+GAIN_COLUMNS = ("worth", "gain", f"{percent(LEVEL)} interval", "chance")
+
+
+def headline(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
+    """The little of a summary that a script needs, as JSON."""
+    summary = study.summary
+    told = read(summary)
+
+    def span(quantiles: Sequence[float] | None) -> list[float] | None:
+        found = interval(quantiles, LEVEL)
+        return None if found is None else list(found)
+
+    return {
+        "format": summary["format"],
+        "data": summary["data"],
+        "actions": summary["actions"],
+        "default": summary["actions"][summary["default"]]["label"],
+        "welfare": {
+            "estimate": told.welfare["estimate"], "se": told.welfare["se"], "level": LEVEL,
+            "interval": span(told.welfare["quantiles"]), "net_of_cost": told.welfare["net_of_cost"],
+        },
+        "alternatives": [
+            {name: item[name] for name in ("label", "value", "se", "gain", "gain_se", "chance", "best")}
+            | {"gain_interval": span(item["gain_quantiles"])}
+            for item in told.alternatives
+        ],
+        "deferred": {"level": study.policy.rule.defer, "share": _deferred(study)},
+        "overlap": None if summary["overlap"] is None
+        else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
+        "certificate": summary["certificate"],
+        "files": {name: str(path) for name, path in files.items()},
+        "seconds": summary["seconds"],
+        "versions": summary["versions"],
+    }  # fmt: skip
+
+
+def _deferred(study: Study) -> float | None:
+    away = study.decisions.deferred
+    return None if away is None else float(away.mean())
+
+
+def tell(console: Screen, study: Study, files: Mapping[str, Path]) -> None:
+    """The decision in plain words, the alternatives, what to beware of, and where the files are."""
+    summary = study.summary
+    told = read(summary)
+    said, data = decision(told), told.data
+    console.say(f"\n[bold]{verbatim(summary['title'])}[/]")
+    dropped = f", {data['dropped']:,} more left out" if data["dropped"] else ""
+    decide = "1 column decides" if len(data["features"]) == 1 else f"{len(data['features'])} columns decide"
+    console.say(f"{data['rows']:,} rows{dropped}, {decide}.\n", style="dim")
+    for sentence in (said["given"], said["limited"], said["worth"], f"{said['verdict']}{said['verdict_gain']}"):
+        if sentence is not None:
+            console.say(verbatim(sentence))
+    _close_calls(console, study)
+    console.print()
+    _alternatives(console, told)
+    _who(console, told)
+    _caveats(console, summary)
+    if files:
+        console.print("\n[bold]Written[/]")
+        width = max(len(str(path)) for path in files.values())
+        for name, path in files.items():
+            console.print(f"  {verbatim(f'{path!s:<{width}}')}  [dim]{name}[/]", soft_wrap=True)
+
+
+def _close_calls(console: Screen, study: Study) -> None:
+    share, level = _deferred(study), study.policy.rule.defer
+    if share is None:
+        return
+    console.say(
+        f"{percent(share)} of the rows are close calls (disagreement above {level:g}): have a person look at them."
+        if share
+        else f"No row has a disagreement above {level:g}: there are no close calls."
+    )
+
+
+def _alternatives(console: Screen, told: Reading) -> None:
+    shown: Table = table("alternative", *GAIN_COLUMNS, title=GAIN_TITLE)
+    for place, item in enumerate(told.alternatives):
+        ends = told.gain_interval(place)
+        span = "" if ends is None else f"{number(ends[0], told.places)} to {number(ends[1], told.places)}"
+        shown.add_row(
+            verbatim(item["label"]) + ("\u00a0*" if item["best"] else ""), number(item["value"], told.places),
+            number(item["gain"], told.places), span, chance(item["chance"]),
+        )  # fmt: skip
+    console.print(shown)
+    if any(item["best"] for item in told.alternatives):
+        console.print("* the best single action\n", style="dim")
+
+
+def _who(console: Screen, told: Reading) -> None:
+    """What the decision turns on, and a small tree of it."""
+    tree, branch = told.summary["tree"], grown(told.summary["tree"])
+    console.say(verbatim(f"{important(told.summary['who'] or [])} {tree_words(tree)}"))
+    if branch is not None and branch.yes is not None and (tree or {}).get("fidelity") is not None:
+        root = Tree("", hide_root=True)
+        _grow(root, branch, told)
+        console.print(root)
+        console.print()
+
+
+def _only(branch: Branch) -> set[Any]:
+    """Actions at the leaves below."""
+    if branch.yes is None or branch.no is None:
+        return {branch.action}
+    return _only(branch.yes) | _only(branch.no)
+
+
+def _grow(above: Tree, branch: Branch, told: Reading) -> None:
+    for side, answer in ((branch.yes, branch.question), (branch.no, branch.otherwise)):
+        if side is None:
+            continue
+        actions = _only(side)
+        end = f": [bold]{verbatim(told.name(next(iter(actions))))}[/]" if len(actions) == 1 else ""
+        below = above.add(f"{verbatim(answer)}{end}")
+        if not end:
+            _grow(below, side, told)
+
+
+def _caveats(console: Screen, summary: Mapping[str, Any]) -> None:
+    overlap, certificate, notes = summary["overlap"], summary["certificate"], summary["data"]["notes"]
+    if overlap is not None:
+        source = "estimated" if overlap["estimated"] else "known"
+        if overlap["reasons"]:
+            console.say(f"[yellow]Weak overlap[/] (propensities {source}):")
+            for reason in overlap["reasons"]:
+                console.say(f"  {verbatim(reason)}")
+        else:
+            console.say(f"Overlap: no sign of weakness (propensities {source}).")
+    if certificate is not None:
+        console.say(f"\n[bold]Certificate[/]  {verbatim(certificate['text'])}")
+    if notes:
+        console.print("\n[bold]Notes on the data[/]")
+        for note in notes[:MOST_NOTES]:
+            console.say(f"  {verbatim(note)}")
+        if len(notes) > MOST_NOTES:
+            console.print(f"  and {len(notes) - MOST_NOTES} more, in the report")

@@ -1,0 +1,1 @@
+"""The estimators that users fit, in the manner of scikit-learn."""

@@ -1,0 +1,217 @@
+"""What every learned policy has: labels for rows, what it is worth on other rows, and checks of shared settings."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+
+from gbpl.feedback.full import FullFeedback, Standardizer, align_outcomes, check_features
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.fitting.members import fold_rows
+from gbpl.fitting.stack import FitConfig
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.nuisance.off_policy import compare, policy_value
+from gbpl.runtime.devices import resolve_devices
+from gbpl.runtime.warn import warn
+from gbpl.value.estimate import Value, check_estimator_name, mean_value
+from gbpl.value.welfare import deterministic
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["Policy", "check_positive"]
+
+
+def check_positive(name: str, value: Any, hint: str) -> float:
+    """A finite number > 0."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not 0 < number < np.inf:
+        raise ValueError(f"{name} must be > 0 and finite, got {value!r}; {hint}")
+    return number
+
+
+class Policy(BaseEstimator, metaclass=ABCMeta):
+    """A scikit-learn estimator that decides who gets which action.
+
+    A subclass has the settings named below, sets `actions_` and `standardizer_` when it is fitted, and gives
+    `predict_proba`, `_cross_fit` and `_learned_from`.
+    """
+
+    prior_sd: float
+    committee: int | None
+    validation_fraction: float
+    actions: Sequence[Any] | None
+    fit_config: FitConfig | None
+    device: str
+    actions_: np.ndarray
+    standardizer_: Standardizer
+
+    @abstractmethod
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
+        """A probability for each action, columns in the order of `actions_`."""
+
+    @abstractmethod
+    def _cross_fit(self, seed: int) -> CrossFit:
+        """How models of a log are estimated."""
+
+    @abstractmethod
+    def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
+        """Features of the rows of the fit, where they are still there."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags
+
+    # -- settings and data --------------------------------------------------------------------------------
+
+    def _check_settings(self) -> None:
+        """Refuse what can be refused before looking at data."""
+        check_positive("prior_sd", self.prior_sd, "try 1.0")
+        if check_positive("validation_fraction", self.validation_fraction, "try 0.2") >= 1:
+            raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}; try 0.2")
+        if self.fit_config is not None and not isinstance(self.fit_config, FitConfig):
+            raise TypeError(f"fit_config must be a gbpl.FitConfig or None, got {self.fit_config!r}")
+        resolve_devices(self.device)  # type: ignore[arg-type]
+        self._cross_fit(0)  # its settings (committee, folds, clip, outcome model) are refused there
+
+    def _logged(
+        self, X: Any, y: Any, action: Any, propensity: Any, controls: Any, cost: Any, sample_weight: Any, groups: Any,
+        actions: Sequence[Any] | None,
+    ) -> LoggedFeedback | None:  # fmt: skip
+        """The logged feedback, or None where the outcomes of every action are given."""
+        if isinstance(X, LoggedFeedback):
+            if any(part is not None for part in (y, action, propensity, controls, cost, sample_weight, groups)):
+                raise ValueError("a LoggedFeedback has its outcome, action, propensity and so on; give it alone")
+            if actions is not None and list(actions) != X.actions.tolist():
+                raise ValueError(
+                    f"actions is {list(actions)}, but those of the LoggedFeedback are {X.actions.tolist()}"
+                )
+            return X
+        if action is None:
+            for name, part in (("propensity", propensity), ("controls", controls)):
+                if part is not None:
+                    raise ValueError(f"{name} is given without action; give the action taken on each row too")
+            return None
+        return LoggedFeedback.of(
+            X, y, action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
+            groups=groups, actions=actions,
+        )  # fmt: skip
+
+    def _checked_folds(self, feedback: FullFeedback | LoggedFeedback, seed: int) -> list[Int[np.ndarray, " row"]]:
+        """Rows that stop each member: the folds of the committee, or one part of the rows."""
+        n = len(feedback)
+        if self.committee is None:
+            held = max(1, round(n * self.validation_fraction))
+            if n - held < 1:
+                raise ValueError(f"too few rows: n_samples={n} leaves none to train on")
+            if feedback.groups is not None:
+                parts = max(2, round(1.0 / self.validation_fraction))
+                return fold_rows(n, parts, seed=seed, groups=feedback.groups)[:1]
+            order = np.random.default_rng(seed).permutation(n)
+            return [np.sort(order[:held]).astype(np.int32)]
+        if n < 2 * self.committee:
+            raise ValueError(
+                f"too few rows for the folds: n_samples={n}, and committee={self.committee} needs at least "
+                f"{2 * self.committee}; use a smaller committee, or committee=None"
+            )
+        strata = feedback.action if isinstance(feedback, LoggedFeedback) else None
+        return fold_rows(n, self.committee, seed=seed, strata=strata, groups=feedback.groups)
+
+    def _standardized(self, X: Any) -> Float[np.ndarray, "row feature"]:
+        """Features of new rows, checked, as the members saw those of the fit."""
+        check_is_fitted(self)
+        features = check_features(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self.standardizer_.apply(features)
+
+    # -- deciding -----------------------------------------------------------------------------------------
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The deterministic rule: the label of the most probable action."""
+        chosen = deterministic(self.predict_proba(X))
+        return self.actions_[chosen]
+
+    # -- worth --------------------------------------------------------------------------------------------
+
+    def value(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        action: Any = None,
+        propensity: Any = None,
+        controls: Any = None,
+        cost: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        estimator: str = "dr",
+        rule: str = "deterministic",
+        baseline: Any = None,
+    ) -> Value:
+        """What the policy is worth on rows it has not learned from, with standard error and interval.
+
+        The data are as in `fit`. With `action` the estimator is `"dr"`, `"ipw"`, `"snipw"` or `"dm"`, as said at
+        `off_policy_value`, with nuisances cross-fitted on these rows; otherwise the mean over the table. `rule` is
+        `"deterministic"` or `"randomized"`. With a `baseline` (a label for everybody, a label a row, probabilities,
+        another policy, or `"logging"`, the policy that wrote the log) it is the gain over that, with
+        the error of the difference.
+        For the rows of the fit use `cross_fitted_value`, where there is one.
+        """
+        data = (X, y, action, propensity, controls, cost, sample_weight, groups)
+        return self._value(data, estimator, rule, baseline)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, action: Any = None, propensity: Any = None,
+        controls: Any = None, cost: Any = None,
+    ) -> float:  # fmt: skip
+        """Welfare of the deterministic rule: the mean over a table of outcomes, or doubly robust with `action`."""
+        data = (X, y, action, propensity, controls, cost, sample_weight, None)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "these are the rows the policy learned from")
+            return self._value(data, "dr", "deterministic", None).estimate
+
+    def _value(self, data: tuple[Any, ...], estimator: str, rule: str, baseline: Any) -> Value:
+        check_is_fitted(self)
+        check_estimator_name(estimator)
+        labels = self.actions_.tolist()
+        X, y, action, propensity, controls, cost, sample_weight, groups = data
+        logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, labels)
+        if logged is not None:
+            self._warn_if_trained_on(logged.x)
+            return policy_value(
+                self, logged, estimator=estimator, rule=rule, baseline=baseline, nuisances=self._cross_fit(0),
+            )  # fmt: skip
+        table = y if self.actions is not None else align_outcomes(y, self.actions_)
+        full = FullFeedback.of(
+            X, table, actions=labels, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=1
+        )
+        self._warn_if_trained_on(full.x)
+        counted = X if len(full) == _num_samples(X) else _safe_indexing(X, np.flatnonzero(np.asarray(sample_weight)))
+        return compare(
+            self,
+            baseline,
+            lambda policy: mean_value(policy, full.outcomes, weights=full.weights, groups=full.groups),
+            actions=self.actions_,
+            n=len(full),
+            rule=rule,
+            source=counted,
+            logged=None,
+        )
+
+    def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"]) -> None:
+        known = self._learned_from()
+        if known is not None and np.array_equal(known, x):
+            own = "cross_fitted_value, or " if hasattr(self, "cross_fitted_value") else ""
+            warn(f"these are the rows the policy learned from: their value is too good; use {own}new rows")

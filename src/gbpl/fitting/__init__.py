@@ -1,0 +1,1 @@
+"""Members, and the one function that fits a stack of them."""

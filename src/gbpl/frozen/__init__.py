@@ -1,0 +1,1 @@
+"""Policies that need numpy alone: deciding, saving, loading, exporting."""

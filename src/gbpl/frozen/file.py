@@ -1,0 +1,201 @@
+"""Saved policies: one safetensors file with the arrays, JSON in its header for the rest. No pickle, no code, no rows.
+
+The header holds a SHA-256 of everything else, so that a damaged file is told from a good one. It is no signature:
+whoever can write a file can also make its sum right, and all that is read from it is checked as if it came from a
+stranger (`gbpl.frozen.schema`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from gbpl.frozen.committee import Forests, Networks, Part
+from gbpl.frozen.policy import NumpyPolicy
+from gbpl.frozen.schema import LABELS, NOT_SPLIT, stored_policy
+from gbpl.runtime.files import replacing, write_text
+
+if TYPE_CHECKING:
+    from jaxtyping import Shaped
+
+__all__ = ["FORMAT", "SavedPolicy", "SavedPolicyError", "load"]
+
+FORMAT = 2  # 1 is written where all members are networks of one shape, so that older versions read it
+KIND = "gbpl policy"
+MOST_HEADER = 32 << 20  # bytes of JSON: a summary of 1,000 features has one
+
+
+class SavedPolicyError(ValueError):
+    """A file that is no policy, or no longer one: the message says why and what to do."""
+
+
+def _digest(told: str, arrays: Mapping[str, Shaped[np.ndarray, "..."]]) -> str:
+    found = hashlib.sha256(told.encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
+
+
+class SavedPolicy(NumpyPolicy):
+    """A fitted policy without its training rows, as `gbpl.load` returns it; numpy is all it needs to decide.
+
+    It takes what the policy was fitted to: an array or frame of features, or, where it was learned from a table with an
+    encoder, such a table.
+    """
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy to one file, which `gbpl.load` reads; whole or not at all."""
+        content = _content(self)
+        with replacing(Path(path)) as name:
+            name.write_bytes(content)
+
+    def report(self, path: str | Path | None = None) -> str:
+        """The report of the study the policy comes from, one HTML page; written to `path` if there is one."""
+        if self.summary is None:
+            raise ValueError(
+                "this policy has no summary to report: it was saved by GBPLNet.save; gbpl.learn and gbpl fit make one"
+            )
+        from gbpl.report import render  # deciding does without
+
+        page = render(self.summary)
+        if path is not None:
+            write_text(Path(path), page)
+        return page
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _plain_label(label: Any) -> Any:
+    if type(label) not in LABELS or (isinstance(label, float) and not math.isfinite(label)):
+        raise ValueError(
+            f"the action {label!r} is a {type(label).__name__}, which is not saved; use text or numbers as labels"
+        )
+    return label
+
+
+def _settings(scores: Networks | Forests) -> dict[str, Any]:
+    """What is told of a part in format 2."""
+    if isinstance(scores, Forests):
+        return {"kind": "forests"}
+    return {"kind": "networks", "activation": scores.activation, "gain": scores.gain, "knots": scores.knots}
+
+
+def _part_arrays(part: Part) -> dict[str, Shaped[np.ndarray, "..."]]:
+    scores = part.scores
+    arrays = {"weights": part.weights, "last": scores.last}
+    if isinstance(scores, Forests):
+        threshold = np.where(np.isinf(scores.threshold), NOT_SPLIT, scores.threshold)  # all that is read is finite
+        arrays |= {"feature": scores.feature, "threshold": threshold, "value": scores.value, "forest": scores.forest}
+    else:
+        arrays |= {f"hidden{number}": layer for number, layer in enumerate(scores.hidden)}
+    if part.draws is not None and part.draw_member is not None:
+        arrays |= {"draws": part.draws, "draw_member": part.draw_member}
+    return arrays
+
+
+def _content(policy: SavedPolicy) -> bytes:
+    """The bytes of a policy's file."""
+    parts, names = policy.parts, getattr(policy, "feature_names_in_", None)
+    first = parts[0].scores
+    common = {"mean": policy.mean, "scale": policy.scale}
+    if len(parts) == 1 and isinstance(first, Networks) and not first.knots:
+        version, arrays = 1, common | _part_arrays(parts[0])
+        told = {"activation": first.activation, "squashing": first.squashing, "gain": first.gain}
+    else:
+        version, arrays = 2, common
+        for number, part in enumerate(parts):
+            arrays |= {f"part{number}/{name}": array for name, array in _part_arrays(part).items()}
+        told = {"parts": [_settings(part.scores) for part in parts], "squashing": first.squashing}
+    told |= {
+        "actions": [_plain_label(label) for label in policy.actions_.tolist()],
+        "features": None if names is None else [str(name) for name in names],
+        "slope": None if policy.gain is None else [policy.gain.slope, policy.gain.se],
+        "rule": {
+            "default": policy.rule.default, "defer": policy.rule.defer, "prices": list(policy.rule.prices),
+        },
+        "encoder": None if policy.encoder is None else policy.encoder.to_json(),
+        "summary": policy.summary,
+    }  # fmt: skip
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    text = json.dumps(told, allow_nan=False)
+    header = {"format": version, "sha256": _digest(text, arrays), "policy": text}
+    return save(arrays, metadata={KIND: json.dumps(header)})  # one key: the order of several is not kept
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _refuse(path: Path, why: str) -> NoReturn:
+    raise SavedPolicyError(f"{path} is damaged, or was never a policy: {why}; save it again where it was fitted")
+
+
+def load(path: str | Path) -> SavedPolicy:
+    """The policy in a file that `save` wrote; nothing in the file is run, and everything in it is checked.
+
+    Raises `SavedPolicyError` for a file that is missing, damaged, of a newer format, or something else.
+    """
+    path = Path(path)
+    version, told, arrays = _read(path)
+    try:
+        return SavedPolicy(**stored_policy(told, arrays, version))
+    except RecursionError:
+        _refuse(path, "its header is nested too deeply")
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        _refuse(path, f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__} ({error})")
+
+
+def _read(path: Path) -> tuple[int, dict[str, Any], dict[str, np.ndarray]]:
+    """The format of a file, what it tells, and its arrays."""
+    if not path.exists():
+        raise SavedPolicyError(f"there is no file {path}; policies are written by policy.save and by gbpl fit")
+    if not path.is_file():
+        raise SavedPolicyError(f"{path} is not a file; give the policy file itself, such as {path / 'policy.gbpl'}")
+    try:
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+        if size > MOST_HEADER:
+            _refuse(path, f"its header claims {size} bytes, and at most {MOST_HEADER} are read")
+        with safe_open(path, framework="numpy") as file:
+            header = _header(path, (file.metadata() or {}).get(KIND))
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, TypeError, KeyError, MemoryError, UnicodeDecodeError) as error:
+        _refuse(path, str(error) or type(error).__name__)
+    text = header.get("policy")
+    if not isinstance(text, str) or _digest(text, arrays) != header.get("sha256"):
+        _refuse(path, "its content does not match its checksum")
+    return header["format"], _json(path, text), arrays
+
+
+def _json(path: Path, text: str) -> dict[str, Any]:
+    try:
+        told = json.loads(text, parse_constant=lambda name: _refuse(path, f"{name} is no number of JSON"))
+    except (ValueError, RecursionError) as error:
+        _refuse(path, str(error))
+    if not isinstance(told, dict):
+        _refuse(path, "its header holds no table of settings")
+    return told
+
+
+def _header(path: Path, text: str | None) -> dict[str, Any]:
+    if text is None:
+        _refuse(path, "its header does not say that it is one")
+    header = _json(path, text)
+    given = header.get("format")
+    if type(given) is not int or given < 1:
+        _refuse(path, f"its format is {given!r:.40}")
+    if given > FORMAT:
+        raise SavedPolicyError(
+            f"{path} has format {given}, and this gbpl reads up to {FORMAT}; install a newer gbpl to use it"
+        )
+    return header

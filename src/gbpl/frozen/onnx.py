@@ -1,0 +1,195 @@
+"""A policy as an ONNX file: the formulas of `saved` as one graph, for programs that run no Python (section 6)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gbpl.frozen.committee import Forests, Networks, Part
+from gbpl.frozen.policy import NumpyPolicy
+from gbpl.models.basis import spline_basis
+from gbpl.runtime.files import replacing
+from gbpl.version import __version__
+
+__all__ = ["to_onnx"]
+
+OPSET, IR = 17, 8  # old enough for onnxruntime 1.17
+FLOAT, INT64, DOUBLE = 1, 7, 11  # as onnx.TensorProto numbers them
+ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "silu": "Sigmoid", "cos": "Cos"}
+
+
+class _Graph:
+    """Steps in the order they are computed; numbers among their inputs become constants."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, list[str], list[str], dict[str, Any]]] = []
+        self.constants: dict[str, np.ndarray] = {}
+
+    def __call__(self, operator: str, *inputs: Any, output: str = "", **attributes: Any) -> str:
+        output = output or f"{operator}_{len(self.steps)}"
+        outputs = [output, f"{output}_places"] if operator == "TopK" else [output]
+        self.steps.append((operator, [self.name(value) for value in inputs], outputs, attributes))
+        return output
+
+    def name(self, value: Any) -> str:
+        """The name of a value: its own, or that of a constant made of it."""
+        if isinstance(value, str):
+            return value
+        array, name = np.asarray(value), f"constant_{len(self.constants)}"
+        self.constants[name] = array.astype(np.int64) if array.dtype.kind == "i" else array
+        return name
+
+
+def _dense(graph: _Graph, x: str, layer: np.ndarray) -> str:
+    """Every member's layer at once: "row in" or "member row in" to "member row out"."""
+    if (layer == layer[:1]).all():
+        layer = layer[:1]  # random features are the same for every member: computed once
+    return graph("Add", graph("MatMul", x, layer[:, :-1]), layer[:, -1:])
+
+
+def _project(graph: _Graph, points: str, count: int) -> str:
+    """On the simplex: max(p - t, 0) with t = max_j (sum of the j largest p - 1) / j."""
+    points = graph("Sub", points, graph("ReduceMax", points, axes=[-1]))
+    excess = graph("Sub", graph("CumSum", graph("TopK", points, [count], axis=-1), -1), 1.0)
+    shift = graph("ReduceMax", graph("Div", excess, np.arange(1.0, count + 1.0)), axes=[-1])
+    return graph("Relu", graph("Sub", points, shift))
+
+
+def _curves(graph: _Graph, x: str, knots: int, width: int) -> str:
+    """Curves of splines, "row feature" to "row curve", as `gbpl.models.basis.spline_curves`."""
+    places, made = spline_basis(knots)
+    x = graph("Unsqueeze", x, [2])
+    below = graph("Min", graph("Sub", x, places[0]), np.float32(0.0))
+    above = graph("Relu", graph("Sub", x, places[-1]))
+    inside = graph("Min", graph("Relu", graph("Sub", x, places[:-1])), np.diff(places))
+    square = graph("Mul", inside, inside)
+    terms = graph("Concat", below, above, inside, square, graph("Mul", square, inside), axis=2)
+    curves = graph("Add", graph("MatMul", terms, made[1:]), made[0])
+    return graph("Reshape", curves, [-1, width * (knots - 1)])
+
+
+def _network_outputs(graph: _Graph, x: str, networks: Networks, width: int) -> str:
+    """Raw outputs of each member, "member row raw"."""
+    x = _curves(graph, x, networks.knots, width) if networks.knots else x
+    for layer in networks.hidden:
+        z = _dense(graph, x, layer)
+        x = graph(ACTIVATIONS[networks.activation], z)
+        x = graph("Mul", z, x) if networks.activation == "silu" else x
+    last = networks.last.copy()
+    last[:, :-1] *= np.float32(networks.gain)
+    return _dense(graph, x, last)
+
+
+def _leaves(graph: _Graph, x: str, feature: np.ndarray, threshold: np.ndarray) -> str:
+    """Places of a row's leaves among those of all trees, "row tree": at node i, on to 2 i + 1 + (x > threshold)."""
+    trees, nodes = feature.shape
+    features, thresholds = graph.name(feature.ravel()), graph.name(threshold.ravel())  # once for all levels
+    seen = graph("Gather", x, feature[:, 0], axis=1)
+    node = graph("Add", graph("Cast", graph("Greater", seen, threshold[:, 0]), to=INT64), 1)
+    for _ in range(int(nodes + 1).bit_length() - 2):
+        place = graph("Add", node, nodes * np.arange(trees))
+        seen = graph("GatherElements", x, graph("Gather", features, place), axis=1)
+        right = graph("Cast", graph("Greater", seen, graph("Gather", thresholds, place)), to=INT64)
+        node = graph("Add", graph("Add", graph("Mul", node, 2), 1), right)
+    return graph("Add", node, (nodes + 1) * np.arange(trees) - nodes)
+
+
+def _forest_outputs(graph: _Graph, x: str, forests: Forests) -> str:
+    """Raw outputs of each member, "member row raw", forest after forest.
+
+    Without draws the last layer is all that is asked of a forest's components, so leaves have the outputs themselves.
+    """
+    outputs, raw = [], forests.last.shape[2]
+    for number in np.unique(forests.forest).tolist():
+        last = forests.last[forests.forest == number].astype(np.float64)
+        value = forests.value[number].reshape(-1, forests.value.shape[3])
+        table = np.concatenate(list(value @ last[:, :-1]), axis=1).astype(np.float32)
+        leaves = _leaves(graph, x, forests.feature[number], forests.threshold[number])
+        total = graph("ReduceSum", graph("Gather", table, leaves, axis=0), [1], keepdims=0)
+        total = graph("Add", total, last[:, -1].ravel().astype(np.float32))
+        outputs.append(graph("Transpose", graph("Reshape", total, [-1, len(last), raw]), perm=[1, 0, 2]))
+    return graph("Concat", *outputs, axis=0)
+
+
+def _deviation(graph: _Graph, x: str, part: Part, width: int, count: int) -> str:
+    """What a part of the committee adds to the uniform policy, "row action"."""
+    scores, weights = part.scores, part.weights
+    if isinstance(scores, Forests):
+        raw, weights = _forest_outputs(graph, x, scores), weights[np.argsort(scores.forest, kind="stable")]
+    else:
+        raw = _network_outputs(graph, x, scores, width)
+    members = _squashed(graph, graph("Cast", raw, to=DOUBLE), scores.squashing, count)
+    members = graph("Sub", members, 1.0 / count)
+    return graph("ReduceSum", graph("Mul", members, weights[:, None, None]), [0], keepdims=0)
+
+
+def _squashed(graph: _Graph, raw: str, squashing: str, count: int) -> str:
+    """Action probabilities of raw outputs."""
+    if squashing == "softmax":
+        return graph("Softmax", raw, axis=-1)
+    if squashing == "project":
+        return _project(graph, raw, count)
+    f = graph("Tanh", raw) if squashing == "tanh" else graph("Clip", raw, -1.0, 1.0)
+    return graph("Div", graph("Add", graph("Mul", f, [-1.0, 1.0]), 1.0), 2.0)
+
+
+def _graph(policy: NumpyPolicy) -> _Graph:
+    graph, count = _Graph(), len(policy.actions_)
+    # One row more, left out again at the end: in many versions of onnxruntime, TopK of no rows ends the process.
+    rows = graph("Concat", "features", policy.mean[None], axis=0)
+    x = graph("Cast", graph("Div", graph("Sub", rows, policy.mean), policy.scale), to=FLOAT)
+    deviation, *others = [_deviation(graph, x, part, len(policy.mean), count) for part in policy.parts]
+    for other in others:
+        deviation = graph("Add", deviation, other)
+    value = deviation
+    # What NumpyPolicy refuses must not look decided, as it would where relu makes a number of NaN.
+    blank = graph("ReduceSum", graph("Mul", rows, 0.0), [1])
+    probability = graph("Add", _project(graph, graph("Add", deviation, 1.0 / count), count), blank)
+    graph("Slice", probability, [0], [-1], [0], output="probability")
+    if policy.gain is not None and any(policy.rule.prices):  # gains over the default action have the same order
+        value = graph("Sub", graph("Mul", deviation, float(policy.gain.slope)), np.array(policy.rule.prices, float))
+    best = graph("ArgMax", value, axis=1, keepdims=0, select_last_index=int(count == 2))  # of two equal ones, action 1
+    action = graph("Where", graph("Squeeze", graph("IsNaN", blank), [1]), -1, best)
+    graph("Slice", action, [0], [-1], [0], output="action")
+    return graph
+
+
+def to_onnx(policy: NumpyPolicy, path: str | Path) -> None:
+    """Write a saved policy as an ONNX file, whole or not at all.
+
+    Its input `features` is float64 "row feature": rounded to float32 before it is standardized, a date or an income
+    would lose digits. Its outputs are `probability`, float64 "row action", as of `predict_proba`, and `action`, int64
+    " row", the column number of what `decide` takes, prices of limited actions included. A row with a missing or
+    infinite feature has probabilities NaN and action -1. Posterior draws, and so who is deferred, are not in the file.
+
+    A policy with an encoder takes encoded features here, `policy.encoder.apply(table)[0]`, and no table. Metadata, as
+    JSON: `actions`, and `features`, the names of the columns or null. All members see all rows of a call at once, so
+    give a few thousand at a time.
+    """
+    try:
+        from onnx import helper, numpy_helper
+    except ImportError as error:
+        raise ImportError("ONNX files need the package onnx: pip install 'gbpl[onnx]'") from error
+    if not isinstance(policy, NumpyPolicy):
+        raise ValueError(f"to_onnx takes a saved policy, got {type(policy).__name__}; a fitted one has frozen()")
+    for label in policy.actions_.tolist():
+        if not isinstance(label, str | int | float):
+            raise ValueError(f"the action {label!r} is a {type(label).__name__}; use text or numbers as labels")
+    names = getattr(policy, "feature_names_in_", None) if policy.encoder is None else policy.encoder.names
+    told = {"actions": policy.actions_.tolist(), "features": None if names is None else [str(name) for name in names]}
+    graph, value = _graph(policy), helper.make_tensor_value_info
+    whole = helper.make_graph(
+        [helper.make_node(operator, inputs, outputs, **more) for operator, inputs, outputs, more in graph.steps],
+        "policy",
+        [value("features", DOUBLE, ["row", len(policy.mean)])],
+        [value("probability", DOUBLE, ["row", len(policy.actions_)]), value("action", INT64, ["row"])],
+        [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
+    )
+    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    model.producer_name, model.producer_version = "gbpl", __version__
+    helper.set_model_props(model, {name: json.dumps(listed, allow_nan=False) for name, listed in told.items()})
+    with replacing(Path(path)) as name:
+        name.write_bytes(model.SerializeToString())

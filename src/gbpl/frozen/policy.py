@@ -1,0 +1,212 @@
+"""A policy that decides with numpy alone: its members, draws of their last layers, and the rule (section 6)."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from gbpl.decisions.gain import GainSlope, priced_action
+from gbpl.decisions.rules import disagreement
+from gbpl.frozen.committee import Committee, Forests, Networks, Part, project
+from gbpl.value.welfare import deterministic
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+    from gbpl.tables.encoder import Encoder
+
+__all__ = ["Decisions", "NumpyPolicy", "Rule"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a policy is used: against which action gains are counted, whom a person decides, what limited actions cost.
+
+    `prices`, in outcome units and one for each action, keep limited actions within their capacity; 0 for the others.
+    """
+
+    default: int = 0
+    defer: float = 0.5
+    prices: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """What is decided for each row, and how sure that is.
+
+    `probability` is the share of posterior draws that would take each action, `disagreement` how split they are,
+    `expected_gain` what the action is expected to gain over the default one, in outcome units and net of costs.
+    """
+
+    action: np.ndarray
+    probability: Float[np.ndarray, "row action"] | None
+    disagreement: Float[np.ndarray, " row"] | None
+    deferred: np.ndarray | None
+    expected_gain: Float[np.ndarray, " row"] | None
+    actions: np.ndarray
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def rows(self, kept: Bool[np.ndarray, " row"]) -> Decisions:
+        """Those of some rows."""
+
+        def some(part: np.ndarray | None) -> np.ndarray | None:
+            return None if part is None else part[kept]
+
+        return replace(
+            self, action=self.action[kept], probability=some(self.probability), disagreement=some(self.disagreement),
+            deferred=some(self.deferred), expected_gain=some(self.expected_gain),
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """Columns by name, as `pandas.DataFrame` or `polars.DataFrame` take them; only those that are known."""
+        found: dict[str, Any] = {"action": self.action}
+        if self.probability is not None:
+            found |= {
+                f"probability of {label}": self.probability[:, a] for a, label in enumerate(self.actions.tolist())
+            }
+        for name in ("disagreement", "deferred", "expected_gain"):
+            if (column := getattr(self, name)) is not None:
+                found[name.replace("_", " ")] = column
+        return found
+
+
+class NumpyPolicy:
+    """A fitted policy without its training rows; numpy is all it needs to decide.
+
+    It takes what the policy was fitted to: an array or frame of features, or, where it was learned from a table with an
+    encoder, such a table. `networks` are the members with their `weights` and draws; where members of other models are
+    in the same committee, `beside` has those.
+    """
+
+    def __init__(
+        self,
+        networks: Networks | Forests,
+        *,
+        weights: Float[np.ndarray, " member"],
+        mean: Float[np.ndarray, " feature"],
+        scale: Float[np.ndarray, " feature"],
+        actions: np.ndarray,
+        feature_names: list[str] | None = None,
+        draws: Float[np.ndarray, "draw basis raw"] | None = None,
+        draw_member: Int[np.ndarray, " draw"] | None = None,
+        gain: GainSlope | None = None,
+        rule: Rule | None = None,
+        encoder: Encoder | None = None,
+        summary: Mapping[str, Any] | None = None,
+        beside: Sequence[Part] = (),
+    ) -> None:
+        self.networks, self.weights, self.mean, self.scale = networks, weights, mean, scale
+        self.parts = (Part(networks, weights, draws, draw_member), *beside)
+        self.draw_count = sum(part.draw_count for part in self.parts)
+        self.actions_, self.n_features_in_ = actions, len(mean)
+        if feature_names is not None:
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
+        self.gain = gain
+        self._committee = Committee(self.parts, mean, scale, len(actions))
+        self.rule = Rule() if rule is None else rule
+        self.encoder, self.summary = encoder, summary
+
+    def with_study(self, *, rule: Rule, encoder: Encoder | None, summary: Mapping[str, Any] | None) -> Self:
+        """The same policy with the rule, encoder and summary of a study."""
+        made = copy.copy(self)
+        made.rule, made.encoder, made.summary = rule, encoder, summary
+        return made
+
+    def __repr__(self) -> str:
+        shown = ", ".join(str(label) for label in self.actions_.tolist()[:5])
+        more = ", ..." if len(self.actions_) > 5 else ""
+        counts: Counter[str] = Counter()
+        for part in self.parts:
+            counts[part.scores.noun] += len(part.weights)
+        members = ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for noun, count in counts.items())
+        return f"<{type(self).__name__}: {shown}{more} from {self.n_features_in_} features, {members}>"
+
+    # -- features -----------------------------------------------------------------------------------------
+
+    def _features(self, X: Any) -> tuple[Float[np.ndarray, "row feature"], dict[str, int]]:
+        """Features as numbers, and what was filled in."""
+        if self.encoder is not None and not isinstance(X, np.ndarray):
+            x, counts = self.encoder.apply(X)
+            return x, dict(counts)
+        return self._numbers(X), {}
+
+    def _numbers(self, X: Any) -> Float[np.ndarray, "row feature"]:
+        names = getattr(self, "feature_names_in_", None)
+        if hasattr(X, "columns") and names is not None:
+            given = [str(name) for name in X.columns]
+            if given != names.tolist():
+                unseen = sorted(set(names.tolist()) - set(given))
+                said = f"it has no column {unseen[0]!r}" if unseen else "its columns are in another order, or more"
+                raise ValueError(f"X must have the columns of the fit, {names.tolist()}; {said}")
+        try:
+            x = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X, np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"X must be numbers, got {type(X).__name__} with other values; encode them first"
+            ) from None
+        if x.ndim != 2 or x.shape[1] != self.n_features_in_:
+            raise ValueError(f"X must be a table of {self.n_features_in_} features, as in the fit, got shape {x.shape}")
+        if not np.isfinite(x).all():
+            row = int(np.flatnonzero(~np.isfinite(x).all(axis=1))[0])
+            raise ValueError(f"X has missing or infinite values, first in row {row}; drop or impute those rows")
+        return x
+
+    # -- deciding -----------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
+        """The randomized policy: a probability for each action, columns in the order of `actions_`."""
+        deviation, _ = self._committee.ask(self._features(X)[0], draws=False)
+        return project(1.0 / deviation.shape[1] + deviation)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The label of the most probable action."""
+        return self.actions_[deterministic(self.predict_proba(X))]
+
+    def action_probability(self, X: Any) -> Float[np.ndarray, "row action"]:
+        """Share of posterior draws whose rule takes each action."""
+        _, taken = self._committee.ask(self._features(X)[0], draws=True)
+        if taken is None:
+            raise ValueError("this policy was saved without posterior draws; save it where it was fitted, draws=400")
+        return taken / self.draw_count
+
+    def expected_gain(self, X: Any) -> Float[np.ndarray, "row action"]:
+        """What each action is expected to gain over the default one of the rule, in outcome units."""
+        gain = self._gain(self._committee.ask(self._features(X)[0], draws=False)[0])
+        if gain is None:
+            raise ValueError("this policy was fitted without a committee, so its gains are not known; fit it with one")
+        return gain
+
+    def _gain(self, deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"] | None:
+        return None if self.gain is None else self.gain.slope * (deviation - deviation[:, [self.rule.default]])
+
+    def decide(self, X: Any, *, defer: float | None = None) -> Decisions:
+        """Action, its chances, disagreement, whether a person should decide (above `defer`), and the expected gain."""
+        level = self.rule.defer if defer is None else defer
+        if not 0.0 <= level <= 1.0:
+            raise ValueError(f"defer must be in [0, 1], got {level}; try 0.5")
+        x, counts = self._features(X)
+        deviation, taken = self._committee.ask(x, draws=True)
+        gain = self._gain(deviation)
+        if gain is not None and any(self.rule.prices):
+            number = priced_action(gain, np.array(self.rule.prices))
+        else:
+            number = deterministic(deviation)
+        chance = None if taken is None else taken / self.draw_count
+        split = None if chance is None else disagreement(chance) if len(chance) else np.zeros(0)
+        return Decisions(
+            action=self.actions_[number],
+            probability=chance,
+            disagreement=split,
+            deferred=None if split is None else split > level,
+            expected_gain=None if gain is None else gain[np.arange(len(gain)), number],
+            actions=self.actions_,
+            counts=counts,
+        )

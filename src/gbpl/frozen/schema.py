@@ -1,0 +1,169 @@
+"""What a policy's file must hold, and in which shapes: everything read from one is checked here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gbpl.decisions.gain import GainSlope
+from gbpl.frozen.committee import ACTIVATIONS, SQUASHINGS, Forests, Networks, Part
+from gbpl.frozen.policy import Rule
+from gbpl.tables.encoder import Encoder
+
+__all__ = ["LABELS", "NOT_SPLIT", "stored_policy"]
+
+LABELS = (str, int, float, bool)
+AXES = {"weights": 1, "mean": 1, "scale": 1, "draw_member": 1, "forest": 1, "value": 4}  # the others have three
+WHOLE = ("draw_member", "feature", "forest")
+TREES = ("feature", "threshold", "value", "forest")
+NOT_SPLIT = np.finfo(np.float32).max  # the threshold of a node that sends every row to the left
+DEEPEST = 10  # as `ForestFeatures`
+KNOTS = range(3, 51)  # as `Splines`
+
+
+def _expect(fine: bool, what: str) -> None:
+    if not fine:
+        raise ValueError(what)
+
+
+def _number(value: Any, what: str) -> float:
+    fine = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    _expect(fine, f"{what} is {value!r:.40}, not a number")
+    return float(value)
+
+
+def stored_policy(told: dict[str, Any], arrays: dict[str, np.ndarray], version: int) -> dict[str, Any]:
+    """The arguments of `NumpyPolicy`; raises ValueError, or what comes of a wrong type, where something is off.
+
+    Format 1 has one part, its arrays and settings among the others. Format 2 has a list of them, `parts`, and the
+    arrays of the first are called part0/weights and so on.
+    """
+    actions = told["actions"]
+    _expect(isinstance(actions, list) and len(actions) >= 2, "it has fewer than two actions")
+    _expect(all(type(label) in LABELS for label in actions), "an action is neither text nor a number")
+    _expect(len({(type(label), label) for label in actions}) == len(actions), "two actions have the same label")
+    _expect(told["squashing"] in SQUASHINGS, f"its squashing is {told['squashing']!r:.40}")
+    for name, array in arrays.items():
+        _check_array(name.rpartition("/")[2], array)
+    mean, scale, each = _split(told, arrays, version)
+    _expect(scale.shape == mean.shape and bool((scale > 0).all()), "its scale is not one > 0 a feature")
+    first, *beside = [_part(settings, own, told["squashing"], len(mean), len(actions)) for settings, own in each]
+    names, width = told["features"], len(mean)
+    if names is not None:
+        fine = isinstance(names, list) and len(names) == width and all(isinstance(name, str) for name in names)
+        _expect(fine, f"it does not name its {width} features")
+    encoder = None if told["encoder"] is None else Encoder.from_json(told["encoder"])
+    _expect(encoder is None or len(encoder.names) == width, "its encoder makes another number of features")
+    _expect(told["summary"] is None or isinstance(told["summary"], dict), "its summary is no table")
+    return {
+        "networks": first.scores, "weights": first.weights, "mean": mean, "scale": scale,
+        "actions": _labels(actions), "feature_names": names, "draws": first.draws, "draw_member": first.draw_member,
+        "gain": _slope(told["slope"]), "rule": _rule(told["rule"], len(actions)), "encoder": encoder,
+        "summary": told["summary"], "beside": beside,
+    }  # fmt: skip
+
+
+def _check_array(name: str, array: np.ndarray) -> None:
+    _expect(array.ndim == AXES.get(name, 3) and 0 not in array.shape, f"{name} has shape {array.shape}")
+    kind = np.int32 if name in WHOLE else np.float64 if array.ndim == 1 else np.float32
+    _expect(array.dtype == kind, f"{name} holds {array.dtype}")
+    _expect(bool(np.isfinite(array).all()), f"{name} has values that are not finite")
+
+
+def _split(
+    told: dict[str, Any], arrays: dict[str, np.ndarray], version: int
+) -> tuple[np.ndarray, np.ndarray, list[tuple[dict[str, Any], dict[str, np.ndarray]]]]:
+    """Mean, scale, and the settings and arrays of each part."""
+    folders: dict[str, dict[str, np.ndarray]] = {"": {}}
+    for name, array in arrays.items():
+        end = name.rfind("/") + 1
+        folders.setdefault(name[:end], {})[name[end:]] = array
+    common = folders.pop("")
+    mean, scale = common.pop("mean"), common.pop("scale")
+    if version == 1:
+        _expect(not folders, f"it holds the arrays {sorted(arrays)}")
+        settings = {"kind": "networks", "activation": told["activation"], "gain": told["gain"], "knots": 0}
+        return mean, scale, [(settings, common)]
+    parts = told["parts"]
+    _expect(isinstance(parts, list) and len(parts) > 0, "it has no members")
+    numbered = [f"part{number}/" for number in range(len(parts))]
+    _expect(not common and set(folders) == set(numbered), f"it holds the arrays {sorted(arrays)}")
+    return mean, scale, [(part, folders[name]) for part, name in zip(parts, numbered, strict=True)]
+
+
+def _part(told: dict[str, Any], arrays: dict[str, np.ndarray], squashing: str, width: int, count: int) -> Part:
+    """One part of the committee: every layer takes what the one before gives, for every member."""
+    layers = sum(1 for name in arrays if name.startswith("hidden"))
+    expected = {"weights", "last", *(TREES if told["kind"] == "forests" else map("hidden{}".format, range(layers)))}
+    _expect(set(arrays) in (expected, expected | {"draws", "draw_member"}), f"it holds the arrays {sorted(arrays)}")
+    members, last = len(arrays["weights"]), arrays["last"]
+    hidden = tuple(arrays[f"hidden{number}"] for number in range(layers))
+    scores: Networks | Forests
+    match told["kind"]:
+        case "networks":
+            scores = _networks(told, hidden, last, squashing)
+            width = width * (scores.knots - 1) if scores.knots else width
+        case "forests":
+            scores = _forests(arrays, squashing, width)
+            width = scores.value.shape[3]
+        case other:
+            raise ValueError(f"its members are {other!r:.40}")
+    for layer in (*hidden, last):
+        _expect(layer.shape[:2] == (members, width + 1), f"a layer of shape {layer.shape} does not fit")
+        width = layer.shape[2]
+    raw = 1 if squashing in ("tanh", "clip") else count
+    _expect(width == raw and (raw > 1 or count == 2), f"{width} outputs do not make {count} actions")
+    if "draws" in arrays:
+        _expect(arrays["draws"].shape[1:] == last.shape[1:], "its draws do not fit its last layer")
+        owner = arrays["draw_member"]
+        _expect(owner.shape == arrays["draws"].shape[:1] and _within(owner, members), "a draw has no member")
+    return Part(scores, arrays["weights"], arrays.get("draws"), arrays.get("draw_member"))
+
+
+def _within(numbers: np.ndarray, count: int) -> bool:
+    return bool(((numbers >= 0) & (numbers < count)).all())
+
+
+def _networks(told: dict[str, Any], hidden: tuple[np.ndarray, ...], last: np.ndarray, squashing: str) -> Networks:
+    gain, knots, activation = _number(told["gain"], "gain"), told["knots"], told["activation"]
+    _expect(activation in ACTIVATIONS, f"its activation is {activation!r:.40}")
+    _expect(type(knots) is int and (knots == 0 or knots in KNOTS), f"its knots are {knots!r:.40}")
+    return Networks(hidden, last, activation, squashing, gain, knots)
+
+
+def _forests(arrays: dict[str, np.ndarray], squashing: str, width: int) -> Forests:
+    """Whole trees of one depth, whose nodes look at features there are."""
+    feature, threshold, value, forest = (arrays[name] for name in TREES)
+    depths = [depth for depth in range(1, DEEPEST + 1) if feature.shape[2] == 2**depth - 1]
+    _expect(len(depths) == 1, f"trees of {feature.shape[2]} nodes are not whole, or deeper than {DEEPEST}")
+    _expect(_within(feature, width), "a node looks at a feature that there is not")
+    _expect(threshold.shape == feature.shape, "a node has no threshold")
+    _expect(value.shape[:3] == (*feature.shape[:2], feature.shape[2] + 1), "a leaf has no values")
+    _expect(forest.shape == arrays["weights"].shape and _within(forest, len(feature)), "a member has no forest")
+    split = np.where(threshold == NOT_SPLIT, np.float32(np.inf), threshold)
+    return Forests(feature, split, value, forest, arrays["last"], squashing)
+
+
+def _labels(actions: list[Any]) -> np.ndarray:
+    """An array that gives the labels back as they came."""
+    labels = np.asarray(actions)
+    if labels.ndim != 1 or [type(label) for label in labels.tolist()] != [type(label) for label in actions]:
+        labels = np.fromiter(actions, object, len(actions))
+    return labels
+
+
+def _slope(told: Any) -> GainSlope | None:
+    if told is None:
+        return None
+    _expect(isinstance(told, list) and len(told) == 2, "its slope is not two numbers")
+    return GainSlope(_number(told[0], "slope"), _number(told[1], "its error"))
+
+
+def _rule(told: Any, count: int) -> Rule:
+    default, defer, prices = told["default"], _number(told["defer"], "defer"), told["prices"]
+    _expect(type(default) is int and 0 <= default < count, f"its default action is {default!r:.40}")
+    _expect(0.0 <= defer <= 1.0, f"its level of deferral is {defer}")
+    _expect(isinstance(prices, list) and len(prices) in (0, count), "it does not have a price for each action")
+    return Rule(default, defer, tuple(_number(price, "a price") for price in prices))

@@ -1,0 +1,1 @@
+"""Score models, from features to raw outputs, and the prior over their parameters (section 6)."""

@@ -1,0 +1,195 @@
+"""Models of the log by several learners, averaged as their predictions of unseen rows deserve.
+
+Networks, forests and smooth additive regressions are each best for some outcomes, and which of them it is can be seen
+from the log: every row has predictions by models that never saw it. The average with the least squared error there
+(the greatest likelihood, for propensities) costs nothing more and is seldom far from the best of them (Wolpert 1992,
+Breiman 1996).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import nnls
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LogisticRegression
+
+from gbpl.feedback.full import Standardizer
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.models.splines import spline_curves
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    Folds = Sequence[Int[np.ndarray, " row"]]
+    Means = tuple[Float[np.ndarray, "row action"], Float[np.ndarray, "fold row action"]]
+
+__all__ = ["additive_means", "averaged_propensity", "convex_weights", "forest_means", "mixture_weights"]
+
+TREES, LEAF, SHARE = 100, 3, 0.5  # of the forests: trees, rows of a leaf, share of the features looked at
+SEEN_ROWS = 50_000  # rows a tree sees at most
+KNOTS = 5
+RIDGES = tuple(10.0 ** np.arange(-1.0, 4.5, 0.5))  # pseudo-rows by which the additive model is held back
+PROPENSITY_LEAF = 20
+ROUNDS = 200
+
+
+def convex_weights(
+    told: Float[np.ndarray, "row learner"],
+    outcome: Float[np.ndarray, " row"],
+    weights: Float[np.ndarray, " row"] | None,
+) -> Float[np.ndarray, " learner"]:
+    """c >= 0 with sum one of the least sum_i w_i (y_i - sum_m c_m told_im)^2.
+
+    >>> convex_weights(np.array([[0.0, 2.0], [1.0, 3.0]]), np.array([0.5, 1.5]), None).round(6).tolist()
+    [0.75, 0.25]
+    """
+    root = np.ones(len(outcome)) if weights is None else np.sqrt(weights)
+    off = (told - outcome[:, None]) * root[:, None]  # with sum one, the residual of the average is that of residuals
+    scale = np.sqrt(np.sum(off**2)) or 1.0
+    found, _ = nnls(np.vstack([off / scale, 1e3 * np.ones(told.shape[1])]), np.append(np.zeros(len(off)), 1e3))
+    return found / found.sum()
+
+
+def mixture_weights(
+    likelihood: Float[np.ndarray, "row learner"], weights: Float[np.ndarray, " row"] | None
+) -> Float[np.ndarray, " learner"]:
+    """c >= 0 with sum one of the greatest sum_i w_i log sum_m c_m p_im, by expectation maximisation."""
+    row = np.full(len(likelihood), 1.0 / len(likelihood)) if weights is None else weights / weights.sum()
+    found = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
+    for _ in range(ROUNDS):
+        joint = likelihood * found
+        found = row @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300))
+    return found / found.sum()
+
+
+def _outside(n: int, *folds: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    left = np.ones(n, bool)
+    for fold in folds:
+        left[fold] = False
+    return np.flatnonzero(left)
+
+
+def _two_out(
+    n: int, count: int, folds: Folds, predicted: Callable[[Sequence[int]], Float[np.ndarray, "row action"]]
+) -> Means:
+    """Means of each fold by a model of the others, and for each fold those of the others by models of neither.
+
+    `predicted(left_out)` are the means of every row by a model that saw none of some folds.
+    """
+    means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
+    for one, other in combinations_with_replacement(range(len(folds)), 2):
+        told = predicted(sorted({one, other}))
+        fold_means[one, folds[other]] = told[folds[other]]
+        fold_means[other, folds[one]] = told[folds[one]]
+        if one == other:
+            means[folds[one]] = told[folds[one]]
+    return means, fold_means
+
+
+def additive_means(feedback: LoggedFeedback, folds: Folds) -> Means:
+    """Ridge regressions on spline curves of the features, one an action.
+
+    A sum of squares and products for each fold and action is all they need: models that leave folds out are sums over
+    the others. The ridge of what is told to or about a fold is that of least error on the other folds, by models that
+    saw neither.
+    """
+    n, count = len(feedback), len(feedback.actions)
+    x = Standardizer.fit(feedback.context, np.arange(n), feedback.weights).apply(feedback.context)
+    basis = np.column_stack([np.ones(n), spline_curves(x, KNOTS)]).astype(np.float64)
+    y = feedback.outcome
+    weight = np.ones(n) if feedback.weights is None else feedback.weights / feedback.weights.mean()
+    size = basis.shape[1]
+    gram, moment = np.zeros((len(folds), count, size, size)), np.zeros((len(folds), count, size))
+    for number, fold in enumerate(folds):
+        for action in range(count):
+            rows = fold[feedback.action[fold] == action]
+            weighted = basis[rows] * weight[rows, None]
+            gram[number, action], moment[number, action] = weighted.T @ basis[rows], weighted.T @ y[rows]
+    held_back = np.ones(size)
+    held_back[0] = 1e-9  # the level is not held back, but for an action that no row is left of
+
+    def coefficients(left_out: Collection[int], ridge: float) -> Float[np.ndarray, "basis action"]:
+        kept = [number for number in range(len(folds)) if number not in left_out]
+        matrix = gram[kept].sum(axis=0) + np.diag(ridge * held_back)
+        return np.linalg.solve(matrix, moment[kept].sum(axis=0)[..., None])[..., 0].T
+
+    def error(left_out: Collection[int], judged: int, ridge: float) -> float:
+        fold = folds[judged]
+        told = basis[fold] @ coefficients(left_out, ridge)
+        return float(weight[fold] @ (y[fold] - told[np.arange(len(fold)), feedback.action[fold]]) ** 2)
+
+    means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
+    for one, fold in enumerate(folds):
+        others = [number for number in range(len(folds)) if number != one]
+        ridge = min(RIDGES, key=lambda r, one=one, others=others: sum(error({one, g}, g, r) for g in others))  # type: ignore[misc]
+        for other in others:
+            fold_means[one, folds[other]] = basis[folds[other]] @ coefficients({one, other}, ridge)
+        means[fold] = fold_means[one, fold] = basis[fold] @ coefficients({one}, ridge)
+    return means, fold_means
+
+
+def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
+    """Random forests, one an action.
+
+    A forest of the rows outside a fold tells that fold, and the rows it was grown on by the trees that did not see them
+    (out of bag); where rows come in groups, forests that leave two folds out do that.
+    """
+    n, count = len(feedback), len(feedback.actions)
+    x, y = feedback.context, feedback.outcome
+
+    def grown(rows: Int[np.ndarray, " row"], action: int, oob: bool) -> tuple[RandomForestRegressor, np.ndarray]:
+        own = rows[feedback.action[rows] == action]
+        forest = RandomForestRegressor(
+            TREES, min_samples_leaf=LEAF, max_features=SHARE, oob_score=oob, n_jobs=-1, random_state=seed,
+            max_samples=min(1.0, SEEN_ROWS / len(own)),
+        )  # fmt: skip
+        weights = None if feedback.weights is None else feedback.weights[own]
+        return forest.fit(x[own], y[own], sample_weight=weights), own
+
+    if feedback.groups is not None:
+
+        def predicted(left_out: Sequence[int]) -> Float[np.ndarray, "row action"]:
+            rows = _outside(n, *(folds[number] for number in left_out))
+            return np.column_stack([grown(rows, action, False)[0].predict(x) for action in range(count)])
+
+        return _two_out(n, count, folds, predicted)
+    means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
+    for number, fold in enumerate(folds):
+        rest = _outside(n, fold)
+        for action in range(count):
+            forest, own = grown(rest, action, True)
+            fold_means[number, :, action] = forest.predict(x)
+            fold_means[number, own, action] = np.ravel(forest.oob_prediction_)
+            means[fold, action] = fold_means[number, fold, action]
+    return means, fold_means
+
+
+def averaged_propensity(
+    feedback: LoggedFeedback, dealt: Sequence[Folds], *, seed: int
+) -> tuple[Float[np.ndarray, "row action"], dict[str, float]]:
+    """Logistic regression and a forest, each row by models of other folds, mixed by their likelihood; the shares."""
+    n, count = len(feedback), len(feedback.actions)
+    x = Standardizer.fit(feedback.context, np.arange(n)).apply(feedback.context)
+    learners = {
+        "logistic regression": lambda: LogisticRegression(max_iter=1000),
+        "forest": lambda: RandomForestClassifier(
+            TREES, min_samples_leaf=PROPENSITY_LEAF, max_features=SHARE, n_jobs=-1, random_state=seed,
+            max_samples=min(1.0, SEEN_ROWS / n),
+        ),
+    }  # fmt: skip
+    tables = {name: np.zeros((n, count)) for name in learners}
+    for folds in dealt:
+        for fold in folds:
+            known = _outside(n, fold)
+            weights = None if feedback.weights is None else feedback.weights[known]
+            for name, make in learners.items():
+                fitted = make().fit(x[known], feedback.action[known], sample_weight=weights)
+                tables[name][fold] += fitted.predict_proba(x[fold]) / len(dealt)
+    told = np.column_stack([table[np.arange(n), feedback.action] for table in tables.values()])
+    shares = mixture_weights(told, feedback.weights)
+    mixed = sum(share * table for share, table in zip(shares, tables.values(), strict=True))
+    return np.asarray(mixed), dict(zip(tables, shares.tolist(), strict=True))

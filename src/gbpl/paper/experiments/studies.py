@@ -1,0 +1,269 @@
+"""The paper's studies: which trials make which tables. A study is run in blocks of trials, each one stack or few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+from gbpl.datasets import (
+    BinaryDesign,
+    Design,
+    LoggedDesign,
+    MultiActionDesign,
+    OneDimensionalDesign,
+    SemiSyntheticDesign,
+)
+from gbpl.datasets.openml import load_regression
+from gbpl.feedback.full import Standardizer
+from gbpl.paper.experiments.catalog import TABLES
+from gbpl.paper.experiments.full import full_records
+from gbpl.paper.experiments.logged import logged_records
+from gbpl.paper.experiments.posterior import default_decisions, default_intervals, posterior_records
+from gbpl.paper.experiments.protocol import Settings, Trial, default_records, split
+from gbpl.paper.experiments.records import Record
+
+__all__ = ["DEFAULT_PART", "PAPER_PART", "STUDIES", "Study", "load_table", "truths"]
+
+PAPER_PART, DEFAULT_PART = "paper", "default"
+((VARIANT, _),) = TABLES["synthetic-binary"].variants
+EVALUATION = 10_000  # new rows of the learning curves
+CLIP = 0.05
+WEAK_INDEX = 2.52  # the printed clipped fractions are those of a normal logit with this standard deviation
+PATIENCE = 10  # of the main tables, which no patience brings to print; the others have that of `Settings`
+Lines = Mapping[str, list[Record]]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Trials that make one table, or several. `run(case, part, numbers, settings)` gives the lines of some trials.
+
+    `part` is the paper's methods, or the default beside them; of the default `share` of the trials are run. `work` is
+    the rows that pass in a trial of each part, in thousands, roughly: it weighs the time left. `draws` says that the
+    trials draw from posteriors.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    cases: tuple[str, ...]
+    run: Callable[[str, str, Sequence[int], Settings], Lines]
+    work: tuple[float, float]
+    share: float
+    draws: bool = False
+
+    @property
+    def trials(self) -> int:
+        return TABLES[self.tables[0]].trials
+
+    def count(self, part: str, trials: int | None) -> int:
+        """Trials of a part, if so many are asked for of the paper's."""
+        asked = self.trials if trials is None else trials
+        return asked if part == PAPER_PART else max(1, round(self.share * asked))
+
+
+# -- trials -------------------------------------------------------------------------------------------------
+
+
+def _realized(sample: object, number: int, propensity: np.ndarray | None = None) -> Trial:
+    observed, train, test = split(sample)  # type: ignore[arg-type]
+    told = None if propensity is None else propensity[: len(observed.x)]
+    return Trial(number, observed, train, test, True, told)
+
+
+def _synthetic(design: Design, n: int, number: int) -> Trial:
+    return _realized(design.sample(n, seed=number), number)
+
+
+def _synthetic_log(design: Design, n: int, number: int) -> Trial:
+    log = LoggedDesign(design, clip=CLIP, index_seed=number).sample(n, seed=number)
+    return _realized(log, number, log.propensity)
+
+
+@cache
+def _table(name: str, data_dir: str | None) -> tuple[np.ndarray, np.ndarray]:
+    x, y, _ = load_regression(name, data_dir=data_dir)
+    return x, y
+
+
+def _uci(name: str, number: int, settings: Settings) -> SemiSyntheticDesign:
+    return SemiSyntheticDesign(*_table(name, settings.data_dir), index_seed=number)
+
+
+def _uci_log(name: str, number: int, settings: Settings) -> Trial:
+    """Propensities by logistic regression on the rows to train on, as in the text."""
+    design = _uci(name, number, settings)
+    log = LoggedDesign(design, clip=CLIP, index_seed=number).sample(design.n_rows, seed=number)
+    train = round(0.6 * len(log.x))
+    standardizer = Standardizer.fit(log.x, np.arange(train, dtype=np.int32))
+    known = LogisticRegression(max_iter=1000).fit(standardizer.apply(log.x[:train]), log.action[:train])
+    return _realized(log, number, known.predict_proba(standardizer.apply(log.x)))
+
+
+def _curve(number: int, n: int, *, logged: bool, strength: float = 1.0, clip: float = CLIP) -> Trial:
+    """One fifth of the observed rows to stop on; judged on an independent sample by known means."""
+    design = BinaryDesign("DGP2")
+    test = design.sample(EVALUATION, seed=10**6 + number)
+    if not logged:
+        return Trial(number, design.sample(n, seed=number), round(0.8 * n), test, False)
+    log = LoggedDesign(design, strength=strength, clip=clip, index_seed=number).sample(n, seed=number)
+    return Trial(number, log, round(0.8 * n), test, False, log.propensity)
+
+
+# -- studies ------------------------------------------------------------------------------------------------
+
+
+def _binary_design(case: str) -> BinaryDesign:
+    return BinaryDesign("DGP1", variant="unscaled") if case == VARIANT else BinaryDesign(case)
+
+
+def _patient(table: str, settings: Settings) -> Settings:
+    return replace(settings, patience=PATIENCE) if TABLES[table].group == "inconsistent" else settings
+
+
+def _full(table: str, make: Callable[[str, int, Settings], Trial]) -> Callable[..., Lines]:
+    methods = list(dict.fromkeys(method for method, _ in TABLES[table].rows))
+
+    def run(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
+        trials = [make(case, number, settings) for number in numbers]
+        if part == DEFAULT_PART:
+            return {table: default_records(case, trials, settings)}
+        return {table: full_records(case, trials, methods, _patient(table, settings))}
+
+    return run
+
+
+def _logged(
+    table: str,
+    make: Callable[[str, int, Settings], Trial],
+    *,
+    clip: float = CLIP,
+    direct: bool = False,
+    plugin: str = "PluginReg",
+    cross_fitted: bool = False,
+) -> Callable[..., Lines]:
+    """Only the text of the learning curves speaks of cross-fitting; the main tables have one outcome network."""
+
+    def run(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
+        trials = [make(case, number, settings) for number in numbers]
+        if part == DEFAULT_PART:
+            return {table: default_records(case, trials, settings)}
+        chosen = _patient(table, settings)
+        options: Any = {"direct": direct, "plugin": plugin, "cross_fitted": cross_fitted}
+        return {table: logged_records([(case, clip)], trials, chosen, **options)}
+
+    return run
+
+
+def _weak(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
+    """The clip levels share their logs and outcome models; the default has a clip level of its own."""
+    name = "weak-overlap"
+    n, cases = settings.rows(TABLES[name].n), TABLES[name].cases
+    trials = [_curve(number, n, logged=True, strength=WEAK_INDEX, clip=0.0) for number in numbers]
+    if part == DEFAULT_PART:
+        lines = default_records("", trials, settings)
+        return {name: [Record(c, line.method, line.zeta, line.trial, line.values) for c in cases for line in lines]}
+    return {name: logged_records([(c, float(c)) for c in cases], trials, settings, overlap=True)}
+
+
+def _intervals(table: str, start: int, *, decisions: bool) -> Callable[..., Lines]:
+    def run(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
+        if part == PAPER_PART:
+            return posterior_records(table, numbers, start, settings, decisions=decisions)
+        lines: dict[str, list[Record]] = {table: default_intervals(numbers, start, settings)}
+        return lines | (default_decisions(numbers, start, settings) if decisions else {})
+
+    return run
+
+
+def _study(name: str, run: Callable[..., Lines], work: tuple[float, float], share: float) -> Study:
+    cases = (*TABLES[name].cases, *(variant for variant, _ in TABLES[name].variants))
+    return Study(name, (name,), cases, run, work, share)
+
+
+def _binary(case: str, number: int, settings: Settings) -> Trial:
+    return _synthetic(_binary_design(case), settings.rows(5000), number)
+
+
+def _multi(case: str, number: int, settings: Settings) -> Trial:
+    return _synthetic(MultiActionDesign(case), settings.rows(6000), number)
+
+
+def _binary_log(case: str, number: int, settings: Settings) -> Trial:
+    return _synthetic_log(BinaryDesign(case), settings.rows(6000), number)
+
+
+def _multi_log(case: str, number: int, settings: Settings) -> Trial:
+    return _synthetic_log(MultiActionDesign(case), settings.rows(8000), number)
+
+
+def _real(case: str, number: int, settings: Settings) -> Trial:
+    return _realized(_uci(case, number, settings).sample(seed=number), number)
+
+
+def _full_curve(case: str, number: int, settings: Settings) -> Trial:
+    return _curve(number, settings.rows(int(case)), logged=False)
+
+
+def _logged_curve(case: str, number: int, settings: Settings) -> Trial:
+    return _curve(number, settings.rows(int(case)), logged=True)
+
+
+_LOGGED_CURVE = _logged("logged-feedback-learning", _logged_curve, direct=True, cross_fitted=True)
+_MULTI_LOGGED = _logged("cf-synthetic-K", _multi_log, clip=0.0, plugin="PluginRegK")
+_CALIBRATION = _intervals("uq-calibration", 0, decisions=False)
+
+STUDIES: Mapping[str, Study] = {
+    study.name: study
+    for study in (
+        _study("synthetic-binary", _full("synthetic-binary", _binary), (450, 2600), 0.15),
+        _study("synthetic-K", _full("synthetic-K", _multi), (400, 3000), 0.15),
+        _study("uci", _full("uci", _real), (60, 600), 0.15),
+        _study("cf-synthetic-binary", _logged("cf-synthetic-binary", _binary_log), (900, 8000), 0.16),
+        _study("cf-synthetic-K", _MULTI_LOGGED, (1200, 9500), 0.16),
+        _study("cf-uci-binary", _logged("cf-uci-binary", _uci_log), (80, 1000), 0.5),
+        _study("full-feedback-learning", _full("full-feedback-learning", _full_curve), (500, 1200), 0.16),
+        _study("logged-feedback-learning", _LOGGED_CURVE, (700, 2500), 0.16),
+        Study("weak-overlap", ("weak-overlap",), ("all",), _weak, (4500, 10000), 0.2),
+        Study("uq-calibration", ("uq-calibration",), ("1-D",), _CALIBRATION, (90, 900), 0.24, True),
+        Study(
+            "uq-evaluation",
+            ("uq-evaluation", "action-disagreement", "posterior-threshold-rules"),
+            ("1-D",),
+            _intervals("uq-evaluation", 1000, decisions=True),
+            (90, 1600),
+            0.12,
+            True,
+        ),
+    )
+}  # fmt: skip
+
+
+def truths(settings: Settings, cases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
+    """Exact optimal and oracle welfare of the design behind cases of tables; of UCI designs the mean over trials."""
+    found = {}
+    for name, case in cases:
+        designs: list[Any]
+        if name in ("uci", "cf-uci-binary"):
+            designs = [_uci(case, number, settings) for number in range(TABLES[name].trials)]
+        elif name.endswith("-K"):
+            designs = [MultiActionDesign(case)]
+        elif name in ("synthetic-binary", "cf-synthetic-binary"):
+            designs = [_binary_design(case)]
+        elif name in ("full-feedback-learning", "logged-feedback-learning", "weak-overlap"):
+            designs = [BinaryDesign("DGP2")]
+        else:
+            designs = [OneDimensionalDesign()]
+        found[name, case] = {
+            "optimal": float(np.mean([design.optimal_welfare() for design in designs])),
+            "oracle": float(np.mean([design.oracle_welfare() for design in designs])),
+        }
+    return found
+
+
+def load_table(name: str, data_dir: str | None) -> None:
+    """Have a UCI table at hand, or raise `DataUnavailableError`."""
+    _table(name, data_dir)

@@ -1,0 +1,147 @@
+"""Every printed number beside ours, and how far apart the two are.
+
+A standard error of ours is that of a mean over trials, sd / sqrt(trials) with ddof = 1; of a single trial there is
+none, and then nothing is said about the distance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gbpl.paper.experiments.catalog import DEFAULT, TABLES, TableSpec, printed
+from gbpl.paper.printing.columns import COMPARED, Column, Row, layout
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+    from gbpl.paper.experiments.records import Records
+
+__all__ = ["Cell", "cells", "printed_row", "rounding", "standard_error", "summary", "table_rows", "two_shares_error"]
+
+AUTO = "auto"  # the default's own case in the interval tables: it chooses eta
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A number of a table, ours and the printed one; `printed` is None where the paper has no such row."""
+
+    table: str
+    case: str
+    method: str
+    zeta: str
+    column: Column
+    ours: float
+    se: float
+    printed: float | None
+    printed_se: float | None
+    trials: int
+
+    @property
+    def apart(self) -> float:
+        """Ours minus printed, in standard errors of that difference; NaN where the two are not compared.
+
+        The errors of both and the rounding of the print (uniform, of sd 10^-digits / sqrt(12)) are combined. Where no
+        error is printed, that of the print is taken to be ours: sqrt(2) times ours for the difference. A coverage has
+        the error of two shares of trials, ours and the printed number of them, with their common share.
+        """
+        if self.printed is None or self.column.kind not in COMPARED or not self.trials:
+            return math.nan
+        difference = self.ours - self.printed
+        if self.column.kind == "coverage":
+            scale = two_shares_error(self.ours, self.trials, self.printed, TABLES[self.table].trials)
+            return difference / scale if scale > 0 else 0.0
+        theirs = self.se if self.printed_se is None else self.printed_se
+        return difference / math.hypot(self.se, theirs, rounding(self.column.digits))
+
+    @property
+    def row(self) -> Row:
+        """Case, method and zeta."""
+        return self.case, self.method, self.zeta
+
+
+def rounding(digits: int) -> float:
+    """Standard deviation of what rounding to so many digits takes away."""
+    return 10.0**-digits / math.sqrt(12)
+
+
+def two_shares_error(first: float, first_trials: int, second: float, second_trials: int) -> float:
+    """Standard error of the difference of two shares, if both estimate one: that of all trials together."""
+    share = (first * first_trials + second * second_trials) / (first_trials + second_trials)
+    return math.sqrt(max(share * (1 - share), 0.0) * (1 / first_trials + 1 / second_trials))
+
+
+def standard_error(values: Float[np.ndarray, " trial"]) -> float:
+    """sd / sqrt(trials), ddof = 1; NaN for fewer than two trials."""
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+
+def summary(column: Column, values: Float[np.ndarray, " trial"]) -> tuple[float, float, int]:
+    """What the column makes of trials, its standard error (NaN for what is not compared), and how many had a number."""
+    values = values[np.isfinite(values)]
+    count = len(values)
+    if not count:
+        return math.nan, math.nan, 0
+    match column.kind:
+        case "total":
+            return float(values.sum()), math.nan, count
+        case "quantile":
+            return float(np.quantile(values, 0.05)), math.nan, count
+        case "variance":
+            return (float(np.var(values, ddof=1)) if count > 1 else math.nan), math.nan, count
+        case "error":
+            return standard_error(values), math.nan, count
+        case _:
+            return float(values.mean()), standard_error(values), count
+
+
+def table_rows(spec: TableSpec, records: Records) -> list[Row]:
+    """Rows of the table in printed order: the printed ones, then the default under every case where it has records.
+
+    A variant is there if it was run. The interval tables have one default, in a case of its own.
+    """
+    known = set(records.rows())
+    rows: list[Row] = []
+    for case in (*spec.cases, *(variant for variant, _ in spec.variants)):
+        of_paper = [(case, *row) for row in spec.rows]
+        if case in spec.cases or known.intersection(of_paper):
+            rows += of_paper
+        if (case, *DEFAULT) in known:
+            rows.append((case, *DEFAULT))
+    if (AUTO, *DEFAULT) in known:
+        rows.append((AUTO, *DEFAULT))
+    return rows
+
+
+def printed_row(spec: TableSpec, row: Row) -> Mapping[str, str] | None:
+    """The printed line a row stands beside, if there is one."""
+    case = dict(spec.variants).get(row[0], row[0])
+    for line in printed(spec.name):
+        if line[spec.key] == case and row[1:] == (line.get("method", row[1]), line.get("zeta", row[2])):
+            return None if row[1:] == DEFAULT else line
+    return None
+
+
+def cells(spec: TableSpec, records: Records) -> list[Cell]:
+    """A cell for every printed number, and for every number of the default's rows."""
+    found = []
+    shared: set[tuple[str, str]] = set()
+    for row in table_rows(spec, records):
+        line = printed_row(spec, row)
+        for column in layout(spec).columns:
+            ours, se, trials = summary(column, column.values(records, row))
+            text = line[column.name] if line else ""
+            if (row[1:] == DEFAULT and not trials) or (row[1:] != DEFAULT and not text):
+                continue
+            if column.shared and line:
+                if (row[0], column.name) in shared:
+                    continue
+                shared.add((row[0], column.name))
+            error = line.get(column.error, "") if line else ""
+            of_print = (float(text) if text else None, float(error) if error else None)
+            found.append(Cell(spec.name, *row, column, ours, se, *of_print, trials))
+    return found

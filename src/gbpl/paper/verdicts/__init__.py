@@ -1,0 +1,1 @@
+"""What the paper states, judged by the experiments."""

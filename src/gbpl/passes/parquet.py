@@ -1,0 +1,310 @@
+"""Rows of Parquet files as a source to learn from in passes, in memory that does not grow with the files."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gbpl.feedback.full import label_array
+from gbpl.feedback.table import _propensity
+from gbpl.passes.rows import Chunk
+from gbpl.tables.encoder import Encoder
+from gbpl.tables.formats import PARQUET, arrow, checked_input, checked_names, reading, suffixes
+from gbpl.tables.frames import TableError, as_codes, column, column_places, picked_column, require_columns
+from gbpl.tables.labels import by_label, check_labels, labels_taken, read_labels
+from gbpl.tables.roles import Roles
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["ParquetRows"]
+
+BUFFER = 1 << 18  # bytes of a column read at a time
+READ = 16_384  # rows decoded at a time, however large a row group is
+OPEN = 4  # row groups read side by side, so that rows far from each other meet in a chunk
+MIX = 3  # chunks of rows that a chunk is drawn from
+SAMPLE, SAMPLED = 65_536, 16  # rows the encoding is learned from, and the row groups they come from, at most
+
+
+class _Part(NamedTuple):
+    """A row group: its file, its place there, and the numbers of its first row in the file and in all of them."""
+
+    file: int
+    group: int
+    in_file: int
+    first: int
+    rows: int
+
+
+class ParquetRows:
+    """One or several Parquet files of the same columns, one below the other, read by roles.
+
+    Everything that can be wrong with outcomes, actions, propensities and weights is found when this is made, by a pass
+    over those columns alone. Features are encoded as in `gbpl.learn`, by an `Encoder` learned from a sample of rows
+    spread over the files unless one is given. `cost` maps actions to costs, `actions` gives their order. Rows are
+    numbered through the files in the order given.
+    """
+
+    def __init__(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        roles: Roles,
+        *,
+        cost: Mapping[Any, float] | None = None,
+        actions: Sequence[Any] | None = None,
+        encoder: Encoder | None = None,
+    ) -> None:
+        listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+        if not listed:
+            raise TableError("no file is named; give one Parquet file or several")
+        for name in ("group", "controls"):
+            if getattr(roles, name):
+                raise TableError(f"{name} has no part in learning in passes; fit in memory, or leave it out")
+        if roles.outcomes is None and roles.propensity is None:
+            raise TableError(
+                "propensity is not given, and learning in passes needs it: a column, a number, or a mapping from "
+                "action to probability"
+            )
+        self.roles, self.paths = roles, [_checked(path) for path in listed]
+        self._open()
+        self._scan(actions)
+        labels = self.actions.tolist()
+        self._cost = None
+        if cost is not None:
+            known = by_label(cost, labels, "cost")
+            self._cost = np.array([known.get(label, 0.0) for label in labels])
+        self.encoder, self.notes = (
+            (encoder, []) if encoder is not None else Encoder.fit(self._sample(), roles.features, exclude=roles.used())
+        )
+        self._columns = list(dict.fromkeys([*self.encoder.columns, *roles.used()]))
+
+    @property
+    def n_rows(self) -> int:
+        return sum(part.rows for part in self._parts)
+
+    @property
+    def n_features(self) -> int:
+        return len(self.encoder.names)
+
+    @property
+    def logged(self) -> bool:
+        return self.roles.outcomes is None
+
+    def chunks(self, rows: int, seed: int | None) -> Iterator[Chunk]:
+        """Every row once; with a seed, row groups in random order, and chunks drawn from a buffer of several."""
+        rng = None if seed is None else np.random.default_rng(seed)
+        held: list[Chunk] = []
+        count, enough = 0, rows if rng is None else MIX * rows
+        for piece in self._pieces(rng):
+            held.append(piece)
+            count += len(piece)
+            del piece  # nothing but the buffer and what is given stays in memory
+            while count >= enough:  # a piece may have several chunks
+                given, kept = _drawn(Chunk.join(held), rows, rng)
+                held, count = [kept], len(kept)
+                del kept
+                yield self._filled(given)
+        whole = Chunk.join(held)
+        while len(whole):
+            given, whole = _drawn(whole, rows, rng)
+            yield self._filled(given)
+
+    def _pieces(self, rng: np.random.Generator | None) -> Iterator[Chunk]:
+        """Decoded batches, of one row group after the other, or of several in turns."""
+        order = range(len(self._parts)) if rng is None else rng.permutation(len(self._parts))
+        waiting = deque(self._parts[number] for number in order)
+        turns: deque[Iterator[Chunk]] = deque()
+        while waiting or turns:
+            while waiting and len(turns) < (1 if rng is None else OPEN):
+                turns.append(self._decoded(waiting.popleft()))
+            piece = next(turns[0], None)
+            if piece is None:
+                turns.popleft()
+            else:
+                yield piece
+                turns.rotate(-1)
+
+    def _decoded(self, part: _Part) -> Iterator[Chunk]:
+        for start, batch in self._batches(part, self._columns):
+            numbers = np.arange(part.first + start, part.first + start + batch.num_rows)
+            x = self.encoder.apply(batch, first_row=part.first + start)[0]
+            yield Chunk(numbers, x, **self._role_arrays(part, start, batch))
+
+    def _role_arrays(self, part: _Part, start: int, batch: Any) -> dict[str, Any]:
+        """Outcomes, actions, propensities and weights of a batch, checked."""
+        roles, place = self.roles, (part, start)
+        found: dict[str, Any] = {}
+        if roles.outcomes is not None:
+            found["outcomes"] = np.column_stack([self._numbers(batch, n, "outcome", *place) for n in roles.outcomes])
+        else:
+            found["outcome"] = self._numbers(batch, str(roles.outcome), "outcome", *place)
+            codes, labels = _labels(batch, str(roles.action))
+            self._refuse(codes < 0, "action", str(roles.action), "missing; drop the row, or name what was done", *place)
+            known = self._place
+            new = [label for label in labels if label not in known]
+            if new:
+                raise TableError(
+                    f"{self.paths[part.file].name} has the action {new[0]!r}, which it had not before; has it changed?"
+                )
+            found["action"] = np.array([known[label] for label in labels], np.int64)[codes]
+            if isinstance(roles.propensity, str):
+                found["propensity"] = self._chances(batch, found["action"], *place)
+        if roles.weight is not None:
+            found["weight"] = self._numbers(batch, roles.weight, "weight", *place)
+            self._refuse(found["weight"] < 0.0, "weight", roles.weight, "below 0; correct it", *place)
+        return found
+
+    def _chances(self, batch: Any, action: np.ndarray, part: _Part, start: int) -> Float[np.ndarray, "..."]:
+        """Of the action taken; with two actions, of both."""
+        name = str(self.roles.propensity)
+        chance = self._numbers(batch, name, "propensity", part, start)
+        two = len(self.actions) == 2
+        wrong = ~((chance > 0.0) & ((chance < 1.0) if two else (chance <= 1.0)))
+        why = "out of range: it is the probability of the action taken, in (0, 1); drop rows in which there was no "
+        self._refuse(wrong, "propensity", name, f"{why}choice", part, start)
+        if not two:
+            return chance
+        return np.where(action[:, None] == np.arange(2), chance[:, None], 1.0 - chance[:, None])
+
+    def _numbers(self, batch: Any, name: str, role: str, part: _Part, start: int) -> Float[np.ndarray, " row"]:
+        values = column(batch, name)
+        if values.dtype.kind not in "biuf":
+            raise TableError(f"{self.paths[part.file].name}: {role} {name!r} must be numbers, and is not; convert it")
+        numbers = values.astype(np.float64)
+        self._refuse(np.isnan(numbers), role, name, "missing; drop the row, or fill it in", part, start)
+        self._refuse(np.isinf(numbers), role, name, "infinite; correct or drop it", part, start)
+        return numbers
+
+    def _refuse(self, wrong: np.ndarray, role: str, name: str, why: str, part: _Part, start: int) -> None:
+        if wrong.any():
+            row = part.in_file + start + int(np.argmax(wrong))
+            raise TableError(f"{self.paths[part.file].name}, row {row}: {role} {name!r} is {why}")
+
+    def _filled(self, chunk: Chunk) -> Chunk:
+        """With what is the same for every row: costs, and propensities that are no column."""
+        shape = (len(chunk), len(self.actions))
+        cost = None if self._cost is None else np.broadcast_to(self._cost, shape)
+        if chunk.outcomes is not None:
+            outcomes = chunk.outcomes if cost is None else chunk.outcomes - cost
+            return Chunk(chunk.number, chunk.x, outcomes=outcomes, weight=chunk.weight)
+        chance = chunk.propensity if self._chance is None else np.broadcast_to(self._chance, shape)
+        return Chunk(
+            chunk.number, chunk.x, outcome=chunk.outcome, action=chunk.action, propensity=chance, cost=cost,
+            weight=chunk.weight,
+        )  # fmt: skip
+
+    # -- opening ------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Row groups of all files, after a look at their columns."""
+        self._metadata: list[Any] = []
+        self._parts: list[_Part] = []
+        first = 0
+        for number, path in enumerate(self.paths):
+            with reading(path, "is not a Parquet file that can be read"):
+                metadata = arrow(".parquet").read_metadata(path)
+            names = checked_names(metadata.schema.to_arrow_schema().names, path)
+            self.roles.check(names, path.name)
+            if number == 0:
+                self._names = names
+            require_columns(self._names, names, path.name)
+            self._metadata.append(metadata)
+            in_file = 0
+            for group in range(metadata.num_row_groups):
+                rows = int(metadata.row_group(group).num_rows)
+                if rows:
+                    self._parts.append(_Part(number, group, in_file, first, rows))
+                in_file, first = in_file + rows, first + rows
+        if not self._parts:
+            raise TableError(f"{self.paths[0].name} has columns but no rows")
+
+    def _batches(self, part: _Part, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """Batches of a row group, with the place of their first row in it."""
+        path, start = self.paths[part.file], 0
+        options: dict[str, Any] = {"metadata": self._metadata[part.file], "buffer_size": BUFFER, "pre_buffer": False}
+        with reading(path), arrow(".parquet").ParquetFile(path, **options) as file:
+            for batch in file.iter_batches(READ, row_groups=[part.group], columns=list(columns), use_threads=False):
+                yield start, batch
+                start += batch.num_rows
+
+    def _scan(self, actions: Sequence[Any] | None) -> None:
+        """A pass over the columns with a role: labels first, then everything that is checked row by row."""
+        roles = self.roles
+        self._chance: np.ndarray | None = None
+        if roles.outcomes is not None:
+            self.actions = label_array(list(roles.outcomes) if actions is None else list(actions))
+            if len(self.actions) != len(roles.outcomes):
+                raise TableError(f"actions must name the {len(roles.outcomes)} outcomes, got {list(self.actions)}")
+        else:
+            name, found = str(roles.action), set()
+            for part in self._parts:
+                for start, batch in self._batches(part, [name]):
+                    codes, labels = _labels(batch, name)
+                    why = "missing; drop the row, or name what was done"
+                    self._refuse(codes < 0, "action", name, why, part, start)
+                    found.update(labels)
+            labels = sorted(found) if len({type(label) for label in found}) == 1 else sorted(found, key=str)
+            check_labels(labels, name, self.n_rows)
+            twice = np.tile(np.arange(len(labels)), 2)  # of fewer rows it would be no choice among few
+            places, order = labels_taken(twice, labels, name, actions)
+            self.actions = label_array(order)
+            self._place = dict(zip(labels, places.tolist(), strict=False))
+            if not isinstance(roles.propensity, str):
+                given = _propensity(roles, None, np.zeros(0, bool), order)
+                alone = np.array([1.0 - given, given]) if len(order) == 2 and not isinstance(given, dict) else None
+                self._chance = np.array([given[label] for label in order]) if isinstance(given, dict) else alone
+                if self._chance is None:
+                    self._chance = np.full(len(order), 1.0 / len(order))
+        total = 0.0
+        for part in self._parts:
+            for start, batch in self._batches(part, roles.used()):
+                weight = self._role_arrays(part, start, batch).get("weight")
+                total += batch.num_rows if weight is None else float(weight.sum())
+        if total == 0.0:
+            raise TableError(f"weight {roles.weight!r} is 0 in every row; leave it out, or name another column")
+
+    def _sample(self) -> Any:
+        """Rows spread over the files, to learn the encoding from."""
+        pa = arrow()
+        places = np.unique(np.linspace(0, len(self._parts) - 1, min(SAMPLED, len(self._parts))).round().astype(int))
+        chosen = [self._parts[place] for place in places]
+        step = max(1, sum(part.rows for part in chosen) // SAMPLE)
+        taken = []
+        for part in chosen:
+            for start, batch in self._batches(part, self._names):
+                some = batch.take(pa.array(np.arange(-start % step, batch.num_rows, step)))
+                taken.append(pa.Table.from_batches([some]).select(self._names))
+        return pa.concat_tables(taken, promote_options="permissive")  # files may differ in the width of numbers
+
+
+def _checked(path: str | os.PathLike[str]) -> Path:
+    found = checked_input(path)
+    if suffixes(found)[0] not in PARQUET:
+        raise TableError(
+            f"{found.name} is no Parquet file, and learning in passes reads those alone; write it as one, for example "
+            "with pyarrow.parquet.write_table"
+        )
+    return found
+
+
+def _labels(batch: Any, name: str) -> tuple[Int[np.ndarray, " row"], list[Any]]:
+    """Code of each row's label, -1 where missing, and the labels; text is looked at once for each distinct one."""
+    coded = as_codes(picked_column(batch, column_places(batch)[name]))
+    if coded is None:
+        return read_labels(column(batch, name), name)
+    codes, distinct = coded
+    inner, labels = read_labels(np.fromiter(distinct, object, len(distinct)), name)
+    return np.append(inner, -1)[codes], labels
+
+
+def _drawn(whole: Chunk, rows: int, rng: np.random.Generator | None) -> tuple[Chunk, Chunk]:
+    """A chunk of the buffer, and what stays there."""
+    if rng is None:
+        return whole.take(slice(rows)), whole.take(slice(rows, None))
+    order = rng.permutation(len(whole))
+    return whole.take(order[:rows]), whole.take(np.sort(order[rows:]))

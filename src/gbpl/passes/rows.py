@@ -1,0 +1,241 @@
+"""Rows that come in chunks, from memory or from files: what learning in passes reads (`gbpl.passes.fit`).
+
+A source gives every row once a pass, in an order drawn from a seed. A row's number never changes; its fold and whether
+it is in the sample kept in memory follow from that number and a seed alone, by hashing, so that they depend neither on
+the order of a pass nor on the layout of files.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+
+from gbpl.feedback.full import FullFeedback
+from gbpl.feedback.logged import LoggedFeedback
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int, UInt
+
+__all__ = ["ArrayRows", "Chunk", "RowSource", "ahead", "even_rows", "folds_of", "one_behind", "sample_numbers"]
+
+HASHED = 1 << 20  # row numbers hashed at a time
+Item = TypeVar("Item")
+FOLDS, SAMPLE = 1, 2  # what a hash is for: the two must not depend on each other
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Some rows: their numbers and features, and what is known of their outcomes; every array has the rows first.
+
+    Logged feedback has `outcome`, `action` (column numbers) and `propensity` (a column for each action, or one number
+    a row, that of the action taken); full feedback has `outcomes`, net of costs. `cost` is what each action costs.
+    """
+
+    number: Int[np.ndarray, " row"]
+    x: Float[np.ndarray, "row feature"]
+    outcome: Float[np.ndarray, " row"] | None = None
+    action: Int[np.ndarray, " row"] | None = None
+    propensity: Float[np.ndarray, "row action"] | Float[np.ndarray, " row"] | None = None
+    outcomes: Float[np.ndarray, "row action"] | None = None
+    cost: Float[np.ndarray, "row action"] | None = None
+    weight: Float[np.ndarray, " row"] | None = None
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def take(self, rows: Any) -> Chunk:
+        """Some of the rows, by place, mask or slice."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self)}
+        taken: dict[str, Any] = {name: _rows(part, rows) for name, part in parts.items()}
+        return Chunk(**taken)
+
+    @classmethod
+    def join(cls, parts: Sequence[Chunk]) -> Chunk:
+        """The rows of several chunks, one below the other."""
+        columns = {part.name: [getattr(chunk, part.name) for chunk in parts] for part in fields(cls)}
+        joined: dict[str, Any] = {n: None if held[0] is None else np.concatenate(held) for n, held in columns.items()}
+        return cls(**joined)
+
+    def logged(self, actions: np.ndarray) -> LoggedFeedback:
+        """The rows as the log they are."""
+        assert self.outcome is not None
+        assert self.action is not None
+        return LoggedFeedback(
+            x=self.x, outcome=self.outcome, action=self.action, actions=actions, propensity=self.propensity,
+            cost=self.cost, weights=self.weight, source=self.x,
+        )  # fmt: skip
+
+
+def _rows(part: np.ndarray | None, rows: Any) -> Any:
+    """Some rows of an array, if it is one; `take` is twice as fast as an index of numbers."""
+    if part is None:
+        return None
+    return part[rows] if isinstance(rows, slice) or rows.dtype == bool else part.take(rows, axis=0)
+
+
+class RowSource(Protocol):
+    """Rows that can be gone through any number of times."""
+
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def actions(self) -> np.ndarray:
+        """Labels, in the order of the columns."""
+        ...
+
+    @property
+    def logged(self) -> bool:
+        """Whether rows have one outcome, of the action taken, and not that of every action."""
+        ...
+
+    def chunks(self, rows: int, seed: int | None) -> Iterator[Chunk]:
+        """Every row once, `rows` at a time (the last chunk may have fewer), shuffled by `seed`; None: as they lie."""
+        ...
+
+
+def hashed(numbers: Int[np.ndarray, " row"], *key: int) -> UInt[np.ndarray, " row"]:
+    """64 random-looking bits for each number, another 64 for another key (SplitMix64; Steele et al. 2014)."""
+    start = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+    with np.errstate(over="ignore"):
+        z = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def folds_of(numbers: Int[np.ndarray, " row"], folds: int, *, seed: int) -> Int[np.ndarray, " row"]:
+    """Fold of each row by its number alone."""
+    return (hashed(numbers, seed, FOLDS) % np.uint64(folds)).astype(np.int64)
+
+
+def sample_numbers(n: int, size: int, *, seed: int) -> Int[np.ndarray, " row"]:
+    """A sample of `size` of the rows 0..n-1 without replacement, sorted: those with the smallest hashes."""
+    kept, of_kept = np.empty(0, np.int64), np.empty(0, np.uint64)
+    for start in range(0, n, HASHED):
+        numbers = np.arange(start, min(n, start + HASHED))
+        kept, of_kept = np.concatenate([kept, numbers]), np.concatenate([of_kept, hashed(numbers, seed, SAMPLE)])
+        if len(kept) > size:
+            least = np.argpartition(of_kept, size - 1)[:size]
+            kept, of_kept = kept[least], of_kept[least]
+    return np.sort(kept)
+
+
+def even_rows(n: int, most: int) -> int:
+    """Rows of a chunk, at most `most`, such that the last chunk of a pass is hardly shorter than the others."""
+    return -(-n // -(-n // most))
+
+
+def ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, each made in a thread while the one before is used: one waits, one is in the making."""
+    waiting: queue.Queue[Any] = queue.Queue(1)
+    done = threading.Event()
+
+    def hand(item: Any) -> bool:
+        while not done.is_set():
+            try:
+                waiting.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def read() -> None:
+        try:
+            for item in items:
+                if not hand(item):
+                    return
+            hand(None)
+        except BaseException as error:  # raised again where the rows are used
+            hand(error)
+
+    thread = threading.Thread(target=read, name="gbpl rows", daemon=True)
+    thread.start()
+    try:
+        while (item := waiting.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        done.set()
+        thread.join()
+
+
+def one_behind(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items, each when the next has been made.
+
+    Where making one only starts the work on a device, the device has it ready while the one before is used.
+    """
+    waiting: list[Item] = []
+    for item in items:
+        waiting.append(item)
+        if len(waiting) > 1:
+            yield waiting.pop(0)
+    yield from waiting
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayRows:
+    """Rows in memory, read in place: a pass copies a chunk at a time."""
+
+    feedback: FullFeedback | LoggedFeedback
+
+    def __post_init__(self) -> None:
+        held = self.feedback
+        if held.groups is not None:
+            raise ValueError(
+                "groups are given, and learning in passes deals single rows into folds; fit in memory, or leave groups "
+                "out"
+            )
+        if isinstance(held, LoggedFeedback) and held.controls is not None:
+            raise ValueError(
+                "controls are given, and learning in passes has one set of features; fit in memory, or leave them out"
+            )
+        if isinstance(held, LoggedFeedback) and held.propensity is None:
+            raise ValueError(
+                "propensity is None, and learning in passes needs it: a number, a mapping, one number a row or a table"
+            )
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.feedback)
+
+    @property
+    def n_features(self) -> int:
+        return self.feedback.x.shape[1]
+
+    @property
+    def actions(self) -> np.ndarray:
+        return self.feedback.actions
+
+    @property
+    def logged(self) -> bool:
+        return isinstance(self.feedback, LoggedFeedback)
+
+    def chunks(self, rows: int, seed: int | None) -> Iterator[Chunk]:
+        n = self.n_rows
+        if seed is None:
+            for start in range(0, n, rows):
+                yield self._chunk(slice(start, start + rows), np.arange(start, min(start + rows, n)))
+            return
+        order = np.arange(n, dtype=np.int32 if n < 2**31 else np.int64)
+        np.random.default_rng(seed).shuffle(order)
+        for start in range(0, n, rows):
+            taken = order[start : start + rows].astype(np.int64)
+            yield self._chunk(taken, taken)
+
+    def _chunk(self, rows: Any, numbers: Int[np.ndarray, " row"]) -> Chunk:
+        held = self.feedback
+        x, weight = _rows(held.x, rows), _rows(held.weights, rows)
+        if isinstance(held, FullFeedback):
+            return Chunk(numbers, x, outcomes=_rows(held.outcomes, rows), weight=weight)
+        return Chunk(
+            numbers, x, outcome=_rows(held.outcome, rows), action=_rows(held.action, rows),
+            propensity=_rows(held.propensity, rows), cost=_rows(held.cost, rows), weight=weight,
+        )  # fmt: skip

@@ -1,0 +1,108 @@
+"""What one pass over the rows of a source tells: moments, how often each action was taken, and a sample to keep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gbpl.feedback.full import Standardizer
+from gbpl.passes.rows import Chunk, RowSource, ahead, folds_of, sample_numbers
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["Moments", "RowStatistics", "read_statistics"]
+
+CONSTANT = 1e-12  # of the mean: a standard deviation up to this is rounding, not variation
+
+
+class Moments:
+    """Weighted mean and standard deviation of each column, added up part by part without losing digits.
+
+    Parts with weights W_a, W_b, means m_a, m_b and sums of squares S_a, S_b around them have together the mean
+    m_a + (m_b - m_a) W_b / W and the sum S_a + S_b + (m_b - m_a)^2 W_a W_b / W (Chan, Golub and LeVeque 1983).
+    """
+
+    def __init__(self) -> None:
+        self.weight = 0.0
+        self.mean: Float[np.ndarray, " column"] = np.zeros(0)
+        self.squares: Float[np.ndarray, " column"] = np.zeros(0)
+
+    def add(self, values: Float[np.ndarray, "row column"], weight: Float[np.ndarray, " row"] | None) -> None:
+        values = np.asarray(values, np.float64)
+        counted = np.ones(len(values)) if weight is None else np.asarray(weight, np.float64)
+        total = float(counted.sum())
+        if total == 0.0:
+            return
+        mean = counted @ values / total
+        squares = counted @ (values - mean) ** 2
+        if self.weight == 0.0:
+            self.mean, self.squares = np.zeros_like(mean), np.zeros_like(squares)
+        both, apart = self.weight + total, mean - self.mean
+        self.squares = self.squares + squares + apart**2 * (self.weight * total / both)
+        self.mean = self.mean + apart * (total / both)
+        self.weight = both
+
+    @property
+    def sd(self) -> Float[np.ndarray, " column"]:
+        """Of the rows seen, not of a population they are a sample of."""
+        return np.sqrt(self.squares / self.weight)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowStatistics:
+    """Of all rows: moments of the features, and with logged feedback those of the outcome and the actions by fold.
+
+    `spread` is the standard deviation of the outcome, zero where it is constant; `sample` are some of the rows, by
+    number, and `weight` is the sum of all weights.
+    """
+
+    standardizer: Standardizer
+    sample: Chunk
+    weight: float
+    level: float = 0.0
+    spread: float = 0.0
+    taken: Int[np.ndarray, "fold action"] | None = None
+
+
+def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, seed: int) -> RowStatistics:
+    """Read every row once, `rows` at a time, and keep at most `sample` of them.
+
+    Every fold needs every action: where one is missing this is found here, before anything is fitted.
+    """
+    wanted = sample_numbers(source.n_rows, min(sample, source.n_rows), seed=seed)
+    features, outcome, parts = Moments(), Moments(), []
+    taken = np.zeros((folds, len(source.actions)), np.int64)
+    seen = 0
+    for chunk in ahead(source.chunks(rows, None)):
+        seen += len(chunk)
+        features.add(chunk.x, chunk.weight)
+        if chunk.outcome is not None and chunk.action is not None:
+            outcome.add(chunk.outcome[:, None], None)
+            np.add.at(taken, (folds_of(chunk.number, folds, seed=seed), chunk.action), 1)
+        place = np.minimum(np.searchsorted(wanted, chunk.number), len(wanted) - 1)
+        parts.append(chunk.take(wanted[place] == chunk.number))
+    if seen != source.n_rows:
+        raise ValueError(f"the source said it had {source.n_rows} rows and gave {seen}; has a file changed?")
+    kept = Chunk.join(parts)
+    kept = kept.take(np.argsort(kept.number))
+    constant = features.sd <= CONSTANT * np.abs(features.mean)
+    standardizer = Standardizer(features.mean, np.where(constant, 1.0, features.sd))
+    if not source.logged:
+        return RowStatistics(standardizer, kept, features.weight)
+    _check_taken(taken, source)
+    level, spread = float(outcome.mean[0]), float(outcome.sd[0])
+    spread = spread if spread > CONSTANT * abs(level) else 0.0
+    return RowStatistics(standardizer, kept, features.weight, level, spread, taken)
+
+
+def _check_taken(taken: Int[np.ndarray, "fold action"], source: RowSource) -> None:
+    fold, action = np.unravel_index(int(np.argmin(taken)), taken.shape)
+    if taken[fold, action] == 0:
+        label, count = source.actions.tolist()[action], int(taken[:, action].sum())
+        raise ValueError(
+            f"fold {fold} of {len(taken)} has no row with action {label!r}, which is taken in {count} of "
+            f"{source.n_rows} rows; use fewer folds (committee), or leave the action out"
+        )

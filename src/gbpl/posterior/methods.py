@@ -1,0 +1,47 @@
+"""Methods of drawing from a member's generalized posterior, one a file, one face (section 6 and its appendix)."""
+
+from typing import Any
+
+from gbpl.posterior.bootstrap import Bootstrap, bootstrap_members, fit_bootstrap
+from gbpl.posterior.laplace import Laplace
+from gbpl.posterior.last_layer import Exact, LastLayer
+from gbpl.posterior.nuts import NUTS
+from gbpl.posterior.on_features import OnFeatures
+from gbpl.posterior.problem import MemberPosterior, PosteriorError, PosteriorWarning, Problem
+from gbpl.posterior.sgld import SGLD
+from gbpl.posterior.variational import Variational
+
+METHODS = {kind.method: kind for kind in (Exact, LastLayer, Laplace, SGLD, NUTS, Variational, Bootstrap)}
+
+
+def member_posterior(method: str, problem: Problem, **options: Any) -> MemberPosterior:
+    """A member's posterior by the method of that name, over all weights that its model learns."""
+    kind: Any = METHODS[method]
+    if hasattr(problem.model, "fit_stacks") and not hasattr(problem.model, "features"):
+        raise PosteriorError(
+            f"{type(problem.model).__name__} has no weights that a gradient moves, hence no {method!r} posterior; use "
+            "method='bootstrap'"
+        )
+    if hasattr(problem.model, "learned_layers") and kind not in (Exact, LastLayer):
+        return OnFeatures(problem, kind, **options)
+    return kind(problem, **options)
+
+
+__all__ = [
+    "METHODS",
+    "NUTS",
+    "SGLD",
+    "Bootstrap",
+    "Exact",
+    "Laplace",
+    "LastLayer",
+    "MemberPosterior",
+    "OnFeatures",
+    "PosteriorError",
+    "PosteriorWarning",
+    "Problem",
+    "Variational",
+    "bootstrap_members",
+    "fit_bootstrap",
+    "member_posterior",
+]

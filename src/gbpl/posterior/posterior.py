@@ -1,0 +1,360 @@
+"""What a posterior over policies says: welfare, regret, action probabilities, disagreement (section 6 and appendices).
+
+`Posterior` holds the members of a committee, each with draws from one of the methods in `posterior.methods`. A draw is
+one of two things. For what a draw decides (action probabilities, disagreement, scores) it is one member's network: the
+mixture over the members. For what the policy is worth it is the committee itself, since that is the policy somebody
+will use: all members answer, to first order, to one perturbation of the targets, and are combined as the fitted policy
+combines them. Rows and draws pass in blocks, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from gbpl.decisions.rules import disagreement
+from gbpl.feedback.full import Standardizer, check_features, check_outcomes
+from gbpl.fitting.apply import row_blocks
+from gbpl.posterior.chains import to_arviz
+from gbpl.posterior.problem import MemberPosterior, PosteriorError
+from gbpl.surrogates import Surrogate, project_simplex
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
+
+__all__ = ["Draws", "Posterior"]
+
+DRAWS_AT_A_TIME = 64
+RULES = ("randomized", "deterministic")
+KINDS = ("committee", "member")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """Draws of one number and what they speak of."""
+
+    values: Float[np.ndarray, " draw"]
+    about: str
+
+    @property
+    def mean(self) -> float:
+        """Mean of the draws."""
+        return float(np.mean(self.values))
+
+    @property
+    def sd(self) -> float:
+        """Standard deviation of the draws."""
+        return float(np.std(self.values, ddof=1))
+
+    def quantile(self, probability: float) -> float:
+        """Lower quantiles of welfare serve to choose between policies with caution."""
+        if not 0 < probability < 1:
+            raise ValueError(f"probability must lie between 0 and 1, got {probability}")
+        needed = int(np.ceil(1.0 / min(probability, 1.0 - probability)))
+        if len(self.values) < needed:
+            raise PosteriorError(
+                f"{len(self.values)} draws are too few for the {probability:g} quantile; take at least {needed}"
+            )
+        return float(np.quantile(self.values, probability))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Equal-tailed credible interval."""
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, got {level}")
+        return self.quantile((1.0 - level) / 2.0), self.quantile((1.0 + level) / 2.0)
+
+    def above(self, other: float | Draws) -> float:
+        """Probability of being above a number, or above other draws made with the same seed, draw by draw."""
+        against = other.values if isinstance(other, Draws) else other
+        return float(np.mean(self.values > against) + 0.5 * np.mean(self.values == against))
+
+    def __str__(self) -> str:
+        low, high = self.interval() if len(self.values) >= 40 else (float("nan"), float("nan"))
+        return f"{self.about}: mean {self.mean:.4g}, sd {self.sd:.2g}, 95 % interval [{low:.4g}, {high:.4g}]"
+
+
+def _ruled(policy: Array, rule: str) -> Float[Array, "draw row action"]:
+    if rule == "randomized":
+        return policy
+    best = policy[..., 1] >= policy[..., 0] if policy.shape[-1] == 2 else jnp.argmax(policy, axis=-1)
+    return jax.nn.one_hot(best.astype(jnp.int32), policy.shape[-1])
+
+
+@partial(jax.jit, static_argnames=("surrogate", "rule"))
+def _policies(raw: Array, *, surrogate: Surrogate, rule: str) -> Float[Array, "draw row action"]:
+    return _ruled(surrogate.policy(surrogate.scores(raw)), rule)
+
+
+@partial(jax.jit, static_argnames="surrogate")
+def _deviation(scores: Array, multiplier: float, *, surrogate: Surrogate) -> Float[Array, "draw row action"]:
+    """What a member adds to a committee's policy before it is brought back to the simplex."""
+    return multiplier * (surrogate.policy(scores) - 1.0 / surrogate.n_actions)
+
+
+@partial(jax.jit, static_argnames="rule")
+def _committee(deviation: Array, *, rule: str) -> Float[Array, "draw row action"]:
+    return _ruled(project_simplex(1.0 / deviation.shape[-1] + deviation), rule)
+
+
+@jax.jit
+def _values(policy: Array, outcomes: Array, weight: Array) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
+    """Sum and sum of squares over rows of the outcome under each draw's policy."""
+    value = jnp.einsum("dra,ra->dr", policy, outcomes)
+    return value @ weight, value**2 @ weight
+
+
+class Posterior:
+    """A posterior over policies.
+
+    `weights` are the shares of the members' posteriors in the mixture; draws are dealt to members in that proportion,
+    as evenly as their number allows. `policy_weights` are what the members count in the committee's policy
+    (`gbpl.fitting.apply.combined_policy`).
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[MemberPosterior],
+        weights: Float[np.ndarray, " member"],
+        *,
+        standardizer: Standardizer,
+        surrogate: Surrogate,
+        actions: np.ndarray,
+        gains: Float[np.ndarray, " member"],
+        policy_weights: Float[np.ndarray, " member"] | None = None,
+        default_draws: int = 400,
+    ) -> None:
+        self.parts, self.weights = tuple(parts), np.asarray(weights, float) / np.sum(weights)
+        self.standardizer, self.surrogate, self.actions = standardizer, surrogate, actions
+        self.gains, self.default_draws = gains, default_draws
+        self.policy_weights = self.weights if policy_weights is None else np.asarray(policy_weights, float)
+
+    @property
+    def method(self) -> str:
+        """How its members were sampled."""
+        return self.parts[0].method
+
+    @property
+    def diagnostics(self) -> list[Mapping[str, Any]]:
+        """What each member's method reports of its draws."""
+        return [part.diagnostics for part in self.parts]
+
+    def _checked_draws(self, draws: int | None) -> int:
+        draws = self.default_draws if draws is None else draws
+        if draws < 1:
+            raise ValueError(f"draws must be >= 1, got {draws}")
+        return draws
+
+    def _shares(self, draws: int | None, seed: int) -> list[tuple[int, int]]:
+        """Draws and seed of each member; the remainder goes to members at random, in proportion."""
+        draws = self._checked_draws(draws)
+        rng = np.random.default_rng(seed)
+        counts = np.floor(self.weights * draws + 1e-9).astype(int)
+        rest = np.maximum(self.weights * draws - counts, 0.0)  # rounding may leave some a little below
+        left = draws - counts.sum()
+        if left:
+            counts[rng.choice(len(counts), left, replace=False, p=rest / rest.sum())] += 1
+        seeds = rng.integers(2**31, size=len(counts))
+        return [(int(count), int(s)) for count, s in zip(counts, seeds, strict=True)]
+
+    def member_draws(self, draws: int | None, *, seed: int) -> Iterator[tuple[int, MemberPosterior, Any]]:
+        """Number, posterior and draws of each member, the draws in chunks."""
+        for number, (part, (count, part_seed)) in enumerate(zip(self.parts, self._shares(draws, seed), strict=True)):
+            if count:
+                params = part.sample(count, seed=part_seed)
+                for start in range(0, count, DRAWS_AT_A_TIME):
+                    chunk = slice(start, start + DRAWS_AT_A_TIME)
+                    yield number, part, jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], params)
+
+    def sample(self, draws: int | None = None, *, seed: int = 0) -> Any:
+        """Parameters with a leading draw axis, member after member; of one model, as those of several do not stack."""
+        models = {type(part.problem.model).__name__ for part in self.parts}
+        if len({part.problem.model for part in self.parts}) > 1:
+            raise PosteriorError(
+                f"the committee has several models ({', '.join(sorted(models))}), whose parameters do not stack; use "
+                "member_draws, or fit with model=MLP()"
+            )
+        trees = [params for _, _, params in self.member_draws(draws, seed=seed)]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+
+    def to_arviz(self, draws: int | None = None, *, seed: int = 0) -> Any:
+        """Draws as ArviZ data: the chains of one member's sampler as they are, anything else as one chain."""
+        params = self.sample(draws, seed=seed)
+        quality = self.parts[0].diagnostics if len(self.parts) == 1 else {}
+        if "chain_draws" in quality:
+            return to_arviz(quality["chain_draws"], sample_stats=quality["sample_stats"])
+        return to_arviz(jax.tree.map(lambda leaf: leaf[None], params))
+
+    def _features(self, X: Any) -> Float[np.ndarray, "row feature"]:
+        return self.standardizer.apply(check_features(X))
+
+    def _kind(self, of: str | None) -> str:
+        """Whether a draw is the committee or one of its members: the committee where its members can move together."""
+        joint = all(hasattr(part, "joint_sample") and part.problem.rows is not None for part in self.parts)
+        if of is None:
+            return "committee" if joint else "member"
+        if of not in KINDS:
+            raise ValueError(f"of must be one of {', '.join(KINDS)}, got {of!r}")
+        if of == "committee" and not joint:
+            raise PosteriorError(
+                f"the members' {self.method!r} draws know nothing of each other, so a committee has no joint draw; use "
+                "method='last_layer' or 'exact', or of='member'"
+            )
+        return of
+
+    def _rules(self, rule: str, of: str | None, draws: int | None, seed: int) -> Iterator[tuple[int, Any]]:
+        """Chunks of draws: how many, and a function from a block of rows to their policies."""
+        if self._kind(of) == "member":
+            for _, part, params in self.member_draws(draws, seed=seed):
+                yield (
+                    len(jax.tree.leaves(params)[0]),
+                    lambda block, part=part, params=params: _policies(
+                        part.raw(params, block), surrogate=self.surrogate, rule=rule
+                    ),
+                )
+            return
+        count = self._checked_draws(draws)
+        drawn = [part.joint_sample(count, seed=seed) for part in self.parts]  # type: ignore[attr-defined]
+        for start in range(0, count, DRAWS_AT_A_TIME):
+            chunk = slice(start, min(start + DRAWS_AT_A_TIME, count))
+
+            def policies(block: Array, chunk: slice = chunk) -> Array:
+                total: Any = 0.0
+                for part, params, multiplier in zip(self.parts, drawn, self.policy_weights, strict=True):
+                    scores = part.answer(jax.tree.map(lambda leaf: leaf[chunk], params), block)  # type: ignore[attr-defined]
+                    total = total + _deviation(scores, multiplier, surrogate=self.surrogate)
+                return _committee(total, rule=rule)
+
+            yield chunk.stop - start, policies
+
+    def _sums(
+        self, X: Any, Y: Any, rule: str, of: str | None, draws: int | None, seed: int
+    ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Float[np.ndarray, "row action"]]:
+        """Mean and variance over rows of the outcome under each draw's policy."""
+        if rule not in RULES:
+            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        x = self._features(X)
+        outcomes = check_outcomes(Y, len(x))
+        if outcomes.shape[1] != len(self.actions):
+            raise ValueError(f"y has {outcomes.shape[1]} actions, but the policy knows {len(self.actions)}")
+        level = outcomes.mean()  # taken off, so that float32 sums keep their digits
+        means, squares = [], []
+        for size, policies in self._rules(rule, of, draws, seed):
+            total = total_squares = np.zeros(size)
+            for rows, block in row_blocks(x):
+                count = rows.stop - rows.start
+                held = np.zeros((len(block), outcomes.shape[1]), np.float32)
+                held[:count] = outcomes[rows] - level
+                weight = (np.arange(len(block)) < count).astype(np.float32)
+                value, value2 = _values(policies(jnp.asarray(block)), held, weight)
+                total = total + np.asarray(value, np.float64)
+                total_squares = total_squares + np.asarray(value2, np.float64)
+            means.append(total / len(x))
+            squares.append(total_squares / len(x))
+        mean = np.concatenate(means)
+        return mean + level, np.maximum(np.concatenate(squares) - mean**2, 0.0), outcomes
+
+    def welfare(
+        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        seed: int = 0,
+    ) -> Draws:  # fmt: skip
+        """Welfare of each draw's policy on these very rows: posterior uncertainty about the policy alone.
+
+        `of` says what a draw is: the `"committee"`, its members drawn jointly (the default where the method can), or
+        one `"member"` of it, drawn at random.
+        """
+        mean, _, _ = self._sums(X, Y, rule, of, draws, seed)
+        return Draws(mean, f"welfare of the {rule} policy on the given rows")
+
+    def population_welfare(
+        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        seed: int = 0,
+    ) -> Draws:  # fmt: skip
+        """Welfare in the population the rows come from: the rows' own noise is added to the posterior spread.
+
+        Each draw's mean over n rows gets a normal error of variance s^2 / n, s^2 the variance over rows.
+        """
+        mean, variance, outcomes = self._sums(X, Y, rule, of, draws, seed)
+        noise = np.random.default_rng([seed, 1]).standard_normal(len(mean)) * np.sqrt(variance / len(outcomes))
+        return Draws(mean + noise, f"population welfare of the {rule} policy")
+
+    def regret(
+        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        seed: int = 0,
+    ) -> Draws:  # fmt: skip
+        """Welfare of the best action of every row, less that of each draw's policy."""
+        mean, _, outcomes = self._sums(X, Y, rule, of, draws, seed)
+        return Draws(outcomes.max(axis=1).mean() - mean, f"regret of the {rule} policy on the given rows")
+
+    def _per_row(self, X: Any, draws: int | None, seed: int, compute: Any) -> list[np.ndarray]:
+        """compute(member, part, params, block) for every chunk of draws, joined over rows."""
+        x = self._features(X)
+        found = []
+        for number, part, params in self.member_draws(draws, seed=seed):
+            parts = [
+                np.asarray(compute(number, part.raw(params, jnp.asarray(block))))[:, : rows.stop - rows.start]
+                for rows, block in row_blocks(x)
+            ]
+            found.append(np.concatenate(parts, axis=1))
+        return found
+
+    def scores(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row score"]:
+        """Scores of every draw on every row; for bands take quantiles over the first axis."""
+        return np.concatenate(self._per_row(X, draws, seed, lambda _, raw: self.surrogate.scores(raw)))
+
+    def gain(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row action"]:
+        """What each action is expected to gain over action 0, in outcome units, draw by draw.
+
+        Under the pseudo-likelihood the mean gap is zeta f (two actions) and the mean outcome zeta delta_a up to a
+        constant of the row (K actions), so the gain over action 0 is zeta (delta_a - delta_0), at most zeta.
+        """
+
+        def compute(number: int, raw: Array) -> Array:
+            policy = self.surrogate.policy(self.surrogate.scores(raw))
+            return self.gains[number] * (policy - policy[..., :1])
+
+        return np.concatenate(self._per_row(X, draws, seed, compute))
+
+    def action_probability(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "row action"]:
+        """Share of draws whose deterministic rule takes each action: p_D(x) in the paper, a column an action."""
+        x = self._features(X)
+        total = np.zeros((len(x), len(self.actions)))
+        count = 0
+        for _, part, params in self.member_draws(draws, seed=seed):
+            count += len(jax.tree.leaves(params)[0])
+            for rows, block in row_blocks(x):
+                taken = _policies(part.raw(params, jnp.asarray(block)), surrogate=self.surrogate, rule="deterministic")
+                total[rows] += np.asarray(taken.sum(axis=0))[: rows.stop - rows.start]
+        return total / count
+
+    def disagreement(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, " row"]:
+        """u_D(x) = K/(K-1) (1 - max_a p_a(x)): 2 min(p, 1 - p) for two actions, 0 agreed, 1 evenly split."""
+        return disagreement(self.action_probability(X, draws=draws, seed=seed))
+
+    def probability_better(
+        self, X: Any, Y: Any, *, than: Any, rule: str = "randomized", of: str | None = None,
+        draws: int | None = None, seed: int = 0,
+    ) -> float:  # fmt: skip
+        """Probability that the policy's welfare on these rows is above another's.
+
+        `than` is an action label (that action for all), or a policy: probabilities or 0/1 rows, one column an action.
+        """
+        mean, _, outcomes = self._sums(X, Y, rule, of, draws, seed)
+        labels = self.actions.tolist()
+        if np.ndim(than) == 0:
+            if than not in labels:
+                raise ValueError(
+                    f"than must be an action of {labels}, or a policy with {len(labels)} columns, got {than!r}"
+                )
+            other = outcomes[:, labels.index(than)].mean()
+        else:
+            policy = np.asarray(than, float)
+            if policy.shape != outcomes.shape:
+                raise ValueError(f"than must be a policy of shape {outcomes.shape}, got {policy.shape}")
+            other = np.sum(policy * outcomes, axis=1).mean()
+        return Draws(mean, "").above(other)

@@ -1,0 +1,291 @@
+"""Decisions for a file of any size: batch by batch in, batch by batch out, in bounded memory.
+
+By a Ray cluster, Parquet is cut into pieces at batches' ends, so that every batch, and with it every digit, is that of
+one reader; each piece becomes a file of its own in a folder.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gbpl.frozen.file import SavedPolicy
+from gbpl.runtime.engines import check_engine, run_tasks
+from gbpl.runtime.files import PREFIX, check_folder, together
+from gbpl.tables.formats import PARQUET, arrow, reading
+from gbpl.tables.frames import TableError, column, require_columns
+from gbpl.tables.read import open_batches
+from gbpl.tables.write import open_writer
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Decided", "decide_dataset", "decide_file"]
+
+ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
+BATCHES_A_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
+
+
+@dataclass(slots=True)
+class Decided:
+    """What was decided over a file: rows by action, rows for a person, what was filled in, and the sum of gains.
+
+    `deferred` and `gain` are None where the policy has no draws to disagree, or no slope to count gains by.
+    """
+
+    rows: int = 0
+    taken: Counter[Any] = field(default_factory=Counter)
+    deferred: int | None = None
+    gain: float | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: Decided) -> None:
+        """Count in what was decided elsewhere."""
+        self.rows += other.rows
+        self.taken.update(other.taken)
+        self.counts.update(other.counts)
+        if other.deferred is not None:
+            self.deferred = (self.deferred or 0) + other.deferred
+        if other.gain is not None:
+            self.gain = (self.gain or 0.0) + other.gain
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for JSON."""
+        return {
+            "rows": self.rows,
+            "actions": {str(label): count for label, count in self.taken.items()},
+            "deferred": self.deferred,
+            "mean_expected_gain": None if self.gain is None or not self.rows else self.gain / self.rows,
+            "filled_in": dict(self.counts),
+        }
+
+
+def decide_file(
+    policy: SavedPolicy,
+    data: Path,
+    out: Path,
+    *,
+    keep: Sequence[str] = (),
+    defer: float | None = None,
+    encoding: str = "utf-8",
+    delimiter: str | None = None,
+    told: Callable[[int, int | None], None] | None = None,
+    engine: str = "local",
+) -> Decided:
+    """Decide every row of a table and write the decisions; columns named in `keep` are copied beside them.
+
+    `told(done, total)` hears of the progress; the total is None where the file does not say. With `engine="ray"` a
+    cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order of the rows, and
+    both are where every node sees them. `row` counts through the files in the order of their names.
+    """
+    if check_engine(engine) != "local":
+        return _decide_pieces(policy, data, out, keep, defer, told, engine)
+    needed, kinds = _needed(policy)
+    columns = list(dict.fromkeys([*needed, *keep]))
+    writer = open_writer(out, inputs=[data])
+    with open_batches(data, columns=columns, kinds=kinds, rows=ROWS, encoding=encoding, delimiter=delimiter) as batches:
+        found = _nothing(policy)
+        with writer:
+            for batch in batches:
+                writer.write(_decided(policy, batch, needed, keep, defer, found))
+                if told is not None:
+                    told(found.rows, batches.total_rows)
+            if found.rows == 0:
+                raise TableError(f"{data.name} has no rows; there is nothing to decide")
+    return found
+
+
+def _nothing(policy: SavedPolicy) -> Decided:
+    return Decided(taken=Counter({label: 0 for label in policy.actions_.tolist()}))
+
+
+def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
+    """Columns that the policy looks at, and what they hold."""
+    if policy.encoder is not None:
+        return policy.encoder.columns, policy.encoder.arrow_types()
+    names = getattr(policy, "feature_names_in_", None)
+    if names is None:
+        raise TableError(
+            "this policy was fitted to an array without names, so columns of a table cannot be told apart; fit it to a "
+            "frame, or with gbpl fit"
+        )
+    return names.tolist(), {name: "number" for name in names}
+
+
+def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]:
+    """A column of a policy without an encoder, which knows nothing of text or of missing values."""
+    values = column(batch, name)
+    if values.dtype.kind not in "biuf":
+        raise TableError(f"column {name!r} must be numbers, as in the fit, and has other values; encode it first")
+    numbers = values.astype(np.float64)
+    wrong = np.flatnonzero(~np.isfinite(numbers))
+    if len(wrong):
+        raise TableError(
+            f"column {name!r} is missing or infinite in row {first_row + wrong[0]}, and this policy takes numbers "
+            "only; fill it in, or drop the row"
+        )
+    return numbers
+
+
+def _decided(
+    policy: SavedPolicy, batch: Any, needed: Sequence[str], keep: Sequence[str], defer: float | None, found: Decided
+) -> dict[str, Any]:
+    """The columns to write for a batch; `found` grows by it."""
+    if policy.encoder is None:
+        x: Any = np.column_stack([_numbers(batch, name, found.rows) for name in needed])
+    else:
+        x, counts = policy.encoder.apply(batch, first_row=found.rows)
+        found.counts.update(counts)
+    decided = policy.decide(x, defer=defer)
+    made = {"row": np.arange(found.rows, found.rows + len(decided)), **decided.to_dict()}
+    clash = [name for name in keep if name in made]
+    if clash:
+        raise TableError(f"the column {clash[0]!r} to keep has the name of a decision's column; rename it first")
+    found.rows += len(decided)
+    for label, count in zip(*np.unique(decided.action, return_counts=True), strict=True):
+        found.taken[label.item() if hasattr(label, "item") else label] += int(count)
+    if decided.deferred is not None:
+        found.deferred = (found.deferred or 0) + int(decided.deferred.sum())
+    if decided.expected_gain is not None:
+        found.gain = (found.gain or 0.0) + float(decided.expected_gain.sum())
+    return {"row": made.pop("row"), **{name: batch.column(name) for name in keep}, **made}
+
+
+# -- by a cluster -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Consecutive rows of a Parquet file, and where they go; `before` are the rows of the files that come first."""
+
+    file: Path
+    start: int
+    stop: int
+    before: int
+    out: str
+
+    def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        """The batches that reading the whole file would cut from these rows; only their row groups are read."""
+        with reading(self.file), arrow(".parquet").ParquetFile(self.file, pre_buffer=False) as parquet:
+            sizes = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+            starts = np.cumsum([0, *sizes])
+            groups = np.flatnonzero((starts[1:] > self.start) & (starts[:-1] < self.stop)).tolist()
+            skipped, left = self.start - int(starts[groups[0]]), self.stop - self.start
+            held: list[Any] = []  # read, and less than a batch
+            for batch in parquet.iter_batches(rows, row_groups=groups, columns=list(columns), use_threads=False):
+                held.append(batch.slice(skipped))
+                skipped = max(0, skipped - batch.num_rows)
+                table = arrow().Table.from_batches(held).select(list(columns))
+                while left and table.num_rows >= (size := min(rows, left)):
+                    yield table.slice(0, size).combine_chunks().to_batches()[0]
+                    table, left = table.slice(size), left - size
+                held = table.to_batches()
+
+
+def _parquet_files(data: Path, columns: Sequence[str], keep: Sequence[str]) -> dict[Path, int]:
+    """The file, or the folder's Parquet files by name, with their rows; all have the columns, and keep one type."""
+    found = {}
+    if not data.is_dir() and data.suffix.lower() not in PARQUET:
+        raise TableError(f"{data.name} is not Parquet, which is what a cluster reads; use engine='local'")
+    files = [data]
+    if data.is_dir():  # names that begin with . or _ are not data, as for Spark and pyarrow
+        files = sorted(path for path in data.iterdir() if path.suffix.lower() in PARQUET and path.name[0] not in "._")
+        if not files:
+            raise TableError(f"the folder {data} has no Parquet files; their names end in {' or '.join(PARQUET)}")
+    for file in files:
+        with open_batches(file, columns=columns) as batches:
+            found[file] = int(batches.total_rows or 0)
+    for name in keep:
+        types = {arrow(".parquet").read_schema(file).field(name).type for file, rows in found.items() if rows}
+        if len(types) > 1:
+            told = " and ".join(sorted(map(str, types)))
+            raise TableError(f"the column {name!r} to keep is {told} in the files of {data}; write them with one type")
+    if not sum(found.values()):
+        raise TableError(f"{data.name} has no rows; there is nothing to decide")
+    return found
+
+
+def _pieces(files: dict[Path, int]) -> list[_Piece]:
+    size, before = ROWS * BATCHES_A_PIECE, 0
+    found: list[_Piece] = []
+    for file, rows in files.items():
+        for start in range(0, rows, size):
+            out = f"part-{len(found):05d}.parquet"
+            found.append(_Piece(file.resolve(), start, min(start + size, rows), before, out))
+        before += rows
+    return found
+
+
+def _decide_pieces(
+    policy: SavedPolicy,
+    data: Path,
+    out: Path,
+    keep: Sequence[str],
+    defer: float | None,
+    told: Callable[[int, int | None], None] | None,
+    engine: str,
+) -> Decided:
+    check_folder(out)
+    if out.is_dir() and any(out.iterdir()):
+        raise TableError(f"{out} has files in it; decisions of a cluster go to a folder of their own: name a new one")
+    needed, _ = _needed(policy)
+    files = _parquet_files(data, list(dict.fromkeys([*needed, *keep])), keep)
+    pieces, total, done = _pieces(files), sum(files.values()), 0
+    parts: dict[int, Decided] = {}
+    with together(out) as folder:
+        decide = partial(_decide_piece, policy=policy, keep=keep, defer=defer, rows=ROWS, folder=folder.resolve())
+        for number, part in run_tasks(decide, pieces, engine=engine):
+            parts[number] = part
+            done += part.rows
+            if told is not None:
+                told(done, total)
+        for left in folder.glob(f"{PREFIX}*"):  # by workers that were killed
+            left.unlink()
+    found = _nothing(policy)
+    for number in range(len(pieces)):  # sums of gains do not depend on who was first
+        found.add(parts[number])
+    return found
+
+
+def _decide_piece(
+    piece: _Piece, *, policy: SavedPolicy, keep: Sequence[str], defer: float | None, rows: int, folder: Path
+) -> Decided:
+    needed, _ = _needed(policy)
+    found, first = _nothing(policy), piece.before + piece.start
+    found.rows = first
+    with open_writer(folder / piece.out) as writer:
+        for batch in piece.batches(list(dict.fromkeys([*needed, *keep])), rows):
+            writer.write(_decided(policy, batch, needed, keep, defer, found))
+    found.rows -= first
+    return found
+
+
+def decide_dataset(policy: SavedPolicy, dataset: Any, *, keep: Sequence[str] = (), defer: float | None = None) -> Any:
+    """The decisions as a Ray Dataset, from one of a policy's columns: for data that are on Ray already.
+
+    It has the columns of `decide_file` but `row`, since the rows of a Dataset have no numbers; a row named in an error
+    is one of its batch.
+
+    >>> people = ray.data.read_parquet("s3://trial/people")  # doctest: +SKIP
+    >>> decide_dataset(gbpl.load("policy.gbpl"), people, keep=["id"]).write_parquet("s3://trial/decisions")
+    ... # doctest: +SKIP
+    """
+    needed, _ = _needed(policy)
+    require_columns([*needed, *keep], dataset.columns(), "the dataset")
+    decide = partial(_decided_table, policy=policy, needed=needed, keep=keep, defer=defer)
+    return dataset.map_batches(decide, batch_format="pyarrow", batch_size=ROWS)
+
+
+def _decided_table(
+    table: Any, *, policy: SavedPolicy, needed: Sequence[str], keep: Sequence[str], defer: float | None
+) -> Any:
+    pa = arrow()
+    columns = _decided(policy, table, needed, keep, defer, _nothing(policy))
+    columns.pop("row")
+    return pa.table({name: pa.array(v) if isinstance(v, np.ndarray) else v for name, v in columns.items()})

@@ -1,0 +1,120 @@
+"""A policy in a few questions: a small tree that decides as it does wherever it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gbpl.study.who import plainest, shown
+from gbpl.tables.encoder import Encoder
+from gbpl.tables.features import MISSING, OTHER, CategoryColumn, NumberColumn
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+__all__ = ["imitation"]
+
+TREE_DEPTH = 3
+TREE_ROWS = 50_000  # of the tree and its cross-validation: more change nothing that a depth of three can show
+FOLDS = 3
+
+
+def _asked(encoder: Encoder) -> list[tuple[NumberColumn | CategoryColumn, str | None]]:
+    """The column of each feature, and its level; None for a number itself."""
+    found: list[tuple[NumberColumn | CategoryColumn, str | None]] = []
+    for part in encoder.parts:
+        if isinstance(part, NumberColumn):
+            found += [(part, None), (part, MISSING)][: len(part.kinds)]
+        else:
+            made = [part.made(word) for word, used in ((OTHER, part.other), (MISSING, part.missing)) if used]
+            found += [(part, level) for level in [*part.levels[int(part.single) :], *made]]
+    return found
+
+
+def _condition(part: NumberColumn | CategoryColumn, level: str | None, cut: float) -> str:
+    """What holds on the left of a split, where a feature is at most `cut`."""
+    if isinstance(part, CategoryColumn):
+        gone = part.missing and level == part.made(MISSING)
+        return f"{part.name} is known" if gone else f"{part.name} is not {level}"
+    if level is not None:
+        return f"{part.name} is known"
+    either = f"{part.name} "
+    if part.missing:  # missing numbers are where the number is that they were filled with
+        either += "is missing or " if part.fill <= cut else "is known and "
+    if part.boolean:
+        return f"{either}false" if part.missing else f"{either}is false"
+    return f"{either}<= {shown(cut)}"
+
+
+def _node(
+    number: int, inside: Bool[np.ndarray, " row"], given: Int[np.ndarray, " row"], question: dict[str, Any] | None
+) -> dict[str, Any]:
+    actions = np.bincount(given[inside])
+    action, rows = int(np.argmax(actions)), int(actions.sum())
+    asked = {"feature": None, "text": None, "left": None, "right": None} if question is None else question
+    return {"id": number, **asked, "rows": rows, "action": action, "share": float(actions[action] / rows)}
+
+
+def imitation(
+    x: Float[np.ndarray, "row feature"], encoder: Encoder, given: Int[np.ndarray, " row"], *, seed: int = 0
+) -> dict[str, Any]:
+    """A tree of three questions that decides as the policy does wherever it can, and how often that is.
+
+    `fidelity` is cross-validated: the share of rows, not seen by the tree, that it decides as the policy does.
+    """
+    from sklearn.model_selection import cross_val_score
+    from sklearn.tree import DecisionTreeClassifier
+
+    every = np.ones(len(given), bool)
+    if len(np.unique(given)) == 1:
+        return {"fidelity": None, "depth": 0, "nodes": [_node(0, every, given, None)]}
+    rows = np.sort(np.random.default_rng(seed).permutation(len(x))[:TREE_ROWS])
+    # Trees are grown in float32, and take numbers closer than 1e-7 as one: ranks have neither trouble.
+    ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in x[rows].T]).astype(np.float32)
+    tree = DecisionTreeClassifier(
+        max_depth=TREE_DEPTH, min_samples_leaf=max(5, len(rows) // 100), min_impurity_decrease=1e-4, random_state=seed
+    )
+    rare = np.bincount(given[rows])
+    folds = min(FOLDS, int(rare[rare > 0].min()))
+    fidelity = float(cross_val_score(tree, ranks, given[rows], cv=folds).mean()) if folds > 1 else None
+    grown = tree.fit(ranks, given[rows]).tree_
+    cuts = _cuts(grown, ranks, x[rows])
+    return {"fidelity": fidelity, "depth": int(grown.max_depth), "nodes": _nodes(grown, cuts, x, encoder, given)}
+
+
+def _cuts(grown: Any, ranks: Float[np.ndarray, "row feature"], x: Float[np.ndarray, "row feature"]) -> dict[int, float]:
+    """Where each question cuts its feature: the plainest number between the rows on both sides."""
+    cuts: dict[int, float] = {}
+    inside = {0: np.ones(len(x), bool)}
+    for number in range(grown.node_count):  # a node comes before its sides
+        sides = int(grown.children_left[number]), int(grown.children_right[number])
+        if sides[0] < 0:
+            continue
+        feature = int(grown.feature[number])
+        below = ranks[:, feature] <= grown.threshold[number]
+        inside |= {sides[0]: inside[number] & below, sides[1]: inside[number] & ~below}
+        left, right = (x[inside[side], feature] for side in sides)
+        cuts[number] = plainest(float(left.max()), float(right.min()))
+    return cuts
+
+
+def _nodes(
+    grown: Any, cuts: dict[int, float], x: Float[np.ndarray, "row feature"], encoder: Encoder,
+    given: Int[np.ndarray, " row"],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Questions and leaves, with all rows, not only those the tree grew on."""
+    asked, names = _asked(encoder), encoder.names
+    inside = {0: np.ones(len(given), bool)}
+    nodes = []
+    for number in range(grown.node_count):
+        question = None
+        if number in cuts:
+            feature, cut = int(grown.feature[number]), cuts[number]
+            sides = int(grown.children_left[number]), int(grown.children_right[number])
+            below = x[:, feature] <= cut
+            inside |= {sides[0]: inside[number] & below, sides[1]: inside[number] & ~below}
+            text = _condition(*asked[feature], cut)
+            question = {"feature": names[feature], "text": text, "left": sides[0], "right": sides[1]}
+        nodes.append(_node(number, inside[number], given, question))
+    return nodes

@@ -1,0 +1,130 @@
+"""What a study's policy is worth, out of fold: against alternatives, at other costs, with rows handed to a person.
+
+Every number here is a mean over rows of one number a row (`value.estimate`), so differences and mixtures of policies
+come with their errors at no cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gbpl.estimators.gbplnet import GBPLNet
+from gbpl.posterior.methods import PosteriorError
+from gbpl.posterior.posterior import Draws
+from gbpl.value.estimate import Value
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["LEVELS", "PROBABILITIES", "Worth"]
+
+PROBABILITIES = (0.5 + np.arange(201)) / 201  # of the quantiles that stand for draws
+LEVELS = np.linspace(0.0, 1.0, 21)
+GROUPS = 5
+LOGGED = "as logged"
+
+
+def _quantiles(draws: Draws) -> list[float]:
+    found: list[float] = np.quantile(draws.values, PROBABILITIES).tolist()
+    return found
+
+
+class Worth:
+    """A policy fitted by `GBPLNet` under a rule: `decided` are its actions out of fold, column numbers."""
+
+    def __init__(self, policy: GBPLNet, decided: Int[np.ndarray, " row"], default: int, *, logged: bool) -> None:
+        self.policy, self.default, self.logged = policy, default, logged
+        self.labels = policy.actions_.tolist()
+        self.table: Float[np.ndarray, "row action"] = np.eye(len(self.labels))[decided]
+        self.value = policy.out_of_fold_value(self.table)
+        self.single = [policy.out_of_fold_value(label) for label in self.labels]
+
+    def welfare(self) -> dict[str, Any]:
+        """Estimate and error, and draws of it, in which the posterior's spread is added to that of the rows."""
+        draws = self.policy.population_welfare(self.table, rule="deterministic")
+        spread = float(np.sqrt(max(draws.sd**2 - self.value.se**2, 0.0)))
+        estimate, se = self.value.estimate, self.value.se
+        return {"estimate": estimate, "se": se, "spread": spread, "quantiles": _quantiles(draws)}
+
+    def alternatives(self) -> list[dict[str, Any]]:
+        """Everybody gets one action, for each of them, and the policy that wrote the log."""
+        best = int(np.argmax([value.estimate for value in self.single]))
+        found = []
+        for number, (label, value) in enumerate(zip(self.labels, self.single, strict=True)):
+            told = {"label": f"everybody gets {label}", "action": number}
+            found.append(told | self._against(value, self.value - value, label) | {"best": number == best})
+        if self.logged and "logging" not in self.labels:
+            gain = self.policy.out_of_fold_value(self.table, baseline="logging")
+            told = {"label": LOGGED, "action": None}
+            found.append(told | self._against(self.value - gain, gain, "logging") | {"best": False})
+        return found
+
+    def _against(self, value: Value, gain: Value, baseline: Any) -> dict[str, Any]:
+        draws = self.policy.population_welfare(self.table, rule="deterministic", baseline=baseline)
+        return {
+            "value": value.estimate,
+            "se": value.se,
+            "gain": gain.estimate,
+            "gain_se": gain.se,
+            "gain_quantiles": _quantiles(draws),
+            "chance": draws.above(0.0),
+        }
+
+    def moments(self) -> dict[str, Any]:
+        """Estimates of the policy's worth, each action's, and each action's share under the policy, with covariance.
+
+        sum_g (sum_{i in g} w_i (v_i - V)) (...)' G / (G - 1), weights summing to one: what a report needs to reckon
+        with other costs.
+        """
+        first = self.value
+        shares = [Value(column, "share", first.weights, first.groups) for column in self.table.T]
+        values: Sequence[Value] = [first, *self.single, *shares]
+        weight = np.ones(len(self.table)) if first.weights is None else first.weights
+        terms = np.stack([weight * (value.influence - value.estimate) / weight.sum() for value in values])
+        if first.groups is not None:
+            place = np.unique(first.groups, return_inverse=True)[1]
+            terms = np.stack([np.bincount(place, row) for row in terms])
+        count = terms.shape[1]
+        covariance = terms @ terms.T * (count / max(count - 1, 1))
+        return {"mean": [value.estimate for value in values], "covariance": covariance.tolist()}
+
+    def disagreement(
+        self, split: Float[np.ndarray, " row"], given: Int[np.ndarray, " row"], level: float
+    ) -> dict[str, Any]:
+        """Rows by disagreement and action, and the worth where those above a level get the default action instead."""
+        usual = self.single[self.default].influence
+        curve = []
+        for at in sorted({*LEVELS.tolist(), level}):
+            away = split > at
+            value = Value(np.where(away, usual, self.value.influence), "mix", self.value.weights, self.value.groups)
+            curve.append({"level": at, "share": float(away.mean()), "welfare": value.estimate, "se": value.se})
+        counts = [np.histogram(split[given == a], LEVELS)[0].tolist() for a in range(len(self.labels))]
+        return {"level": level, "edges": LEVELS.tolist(), "counts": counts, "curve": curve}
+
+    def calibration(self) -> dict[str, Any]:
+        """How the loss scale was chosen, and whether what was expected came about."""
+        try:
+            choice = self.policy.calibrate_eta()
+        except PosteriorError as error:
+            return {"eta": None, "eta_note": str(error), "coverage": None, "groups": self._groups()}
+        curve = {"eta": choice.grid.tolist(), "coverage": np.asarray(choice.curve).tolist(), "level": choice.nominal}
+        return {"eta": choice.eta, "eta_note": str(choice), "coverage": curve, "groups": self._groups()}
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Rows in groups by what the best other action is expected to gain over the default one, and what it did."""
+        gain = self.policy.expected_gain(default=self.labels[self.default])
+        best = np.argmax(np.where(np.arange(gain.shape[1]) == self.default, -np.inf, gain), axis=1)
+        expected = gain[np.arange(len(gain)), best]
+        done = self.policy.out_of_fold_value(np.eye(gain.shape[1])[best]) - self.single[self.default]
+        found = []
+        for rows in np.array_split(np.argsort(expected, kind="stable"), GROUPS):
+            weights = None if done.weights is None else done.weights[rows]
+            part = Value(
+                done.influence[rows], done.estimator, weights, None if done.groups is None else done.groups[rows]
+            )
+            mean = float(np.average(expected[rows], weights=weights))
+            found.append({"expected": mean, "estimate": part.estimate, "se": part.se, "rows": len(rows)})
+        return found

@@ -1,0 +1,103 @@
+"""What a study is asked for beside its columns, checked before anything is fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from gbpl.certificates.certificate import CertificateSettings
+from gbpl.estimators.gbplnet import GBPLNet
+from gbpl.feedback.table import TableData
+from gbpl.frozen.freeze import check_frozen
+from gbpl.tables.frames import TableError
+from gbpl.tables.labels import by_label, same_label
+from gbpl.tables.roles import Roles
+
+__all__ = ["DEFER", "Terms", "check_folds", "checked_estimator"]
+
+DEFER = 0.8  # two actions: handed to a person where fewer than 60 in 100 draws agree
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Terms:
+    """How the policy is to be used, labels as in the data."""
+
+    cost: dict[Any, float]
+    capacity: dict[Any, float]
+    default: Any
+    defer: float
+    outcome_range: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, data: TableData, cost: Any, capacity: Any, default: Any, defer: float, outcome_range: Any) -> Terms:
+        """Checked; `outcome_range` becomes that of outcomes net of costs where those are what is certified."""
+        labels = data.actions
+        costs, limits = by_label(cost, labels, "cost"), by_label(capacity, labels, "capacity")
+        chosen = labels[0] if default is None else same_label(default, labels, "default")
+        for label, share in limits.items():
+            if not 0.0 < share < 1.0:
+                raise TableError(f"capacity of {str(label)!r} must be a share between 0 and 1, got {share:g}; try 0.2")
+        if chosen in limits:
+            raise TableError(
+                f"capacity names {str(chosen)!r}, the default action, which takes whoever is left; limit another one, "
+                "or make another one the default"
+            )
+        if not 0.0 <= defer <= 1.0:
+            raise TableError(f"defer must be in [0, 1], got {defer}; try {DEFER}")
+        return cls(costs, limits, chosen, defer, _checked_range(outcome_range, data, costs))
+
+
+def _checked_range(given: Any, data: TableData, cost: Mapping[Any, float]) -> tuple[float, float] | None:
+    """The range of a certificate; what would be refused after the fit is refused before it."""
+    if given is None:
+        return None
+    low, high = CertificateSettings(outcome_range=given).outcome_range
+    if data.group is not None or (data.weight is not None and np.ptp(data.weight) > 0.0):
+        raise TableError("a certificate needs rows that are independent and count the same; leave group and weight out")
+    outside = (data.y < low) | (data.y > high)
+    if outside.any():
+        raise TableError(
+            f"an outcome is {data.y[outside][0]:g}, outside the outcome range ({low:g}, {high:g}); state the range "
+            "that outcomes can take, or cut them to it first"
+        )
+    if data.taken is not None:
+        return low, high
+    paid = [cost.get(label, 0.0) for label in data.actions]
+    return low - max(paid), high - min(paid)
+
+
+def checked_estimator(estimator: GBPLNet | None, seed: int) -> GBPLNet:
+    """A copy to fit; what a study cannot be made of is refused."""
+    if estimator is None:
+        return GBPLNet(random_state=seed)
+    if not isinstance(estimator, GBPLNet):
+        raise TypeError(f"estimator must be a GBPLNet, got {type(estimator).__name__}; other policies have value()")
+    if estimator.committee is None:
+        raise ValueError("estimator has committee=None, and a study judges by rows left out; try committee=5")
+    if estimator.pseudo_outcome not in ("dr", "dm"):
+        raise ValueError(
+            f"estimator has pseudo_outcome={estimator.pseudo_outcome!r}, and a study judges by an outcome model; use "
+            "'dr'"
+        )
+    check_frozen(estimator.model)
+    return clone(estimator)
+
+
+def check_folds(data: TableData, roles: Roles, folds: int) -> None:
+    """Every fold needs a group, and a row with each action."""
+    if data.group is not None and (count := int(data.group.max()) + 1) < folds:
+        raise TableError(
+            f"{roles.group!r} has {count} groups, and {folds} are needed to judge by groups left out; leave it out"
+        )
+    if data.taken is not None:
+        counts = np.bincount(data.taken)
+        rarest = int(np.argmin(counts))
+        if counts[rarest] < folds:
+            raise TableError(
+                f"the action {data.actions[rarest]!r} is taken in {counts[rarest]} of {len(data.taken)} rows, and "
+                f"{folds} are needed to judge it; join it with another, or leave its rows out"
+            )

@@ -1,0 +1,163 @@
+"""The whole way from a table to a decision: roles of the columns, encoding, fit, summary, and what to keep of it.
+
+The command line calls `learn`, and so may anybody: the same table, roles and seed give the same numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gbpl.certificates.certificate import Certificate
+from gbpl.decisions.gain import capacity_prices, priced_action
+from gbpl.estimators.gbplnet import GBPLNet
+from gbpl.feedback.table import TableData, check_rows, read_roles
+from gbpl.frozen.file import SavedPolicy
+from gbpl.frozen.policy import Decisions, Rule
+from gbpl.runtime.warn import collected
+from gbpl.study.options import DEFER, Terms, check_folds, checked_estimator
+from gbpl.study.summary import StudyParts, summarize
+from gbpl.tables.encoder import Encoder
+from gbpl.tables.frames import column_names, rows_of
+from gbpl.tables.roles import Roles
+from gbpl.value.welfare import deterministic
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["Study", "learn"]
+
+ROUNDING = 1e-6  # of a deviation from uniform: what another order of additions, or JAX in place of numpy, can change
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Study:
+    """A policy learned from a table, and what was found about it.
+
+    `fitted` is the estimator, `policy` what is saved and decides, `decisions` those of the rows that were learned from,
+    `summary` everything the report says, as plain JSON.
+    """
+
+    fitted: GBPLNet
+    policy: SavedPolicy
+    decisions: Decisions
+    summary: dict[str, Any]
+
+    def save(self, path: Any) -> None:
+        """Write the policy, with encoder, rule and summary, to one file for `gbpl.load` and `gbpl decide`."""
+        self.policy.save(path)
+
+    def report(self, path: Any = None) -> str:
+        """The report as one HTML page; written to `path` if there is one."""
+        return self.policy.report(path)
+
+
+def _ruled(
+    policy: GBPLNet, frozen: SavedPolicy, data: TableData, terms: Terms, notes: list[str]
+) -> tuple[Rule, Int[np.ndarray, " row"]]:
+    """The rule, and what it decides of each row out of fold; both within the capacities, each at its own prices."""
+    default = data.actions.index(terms.default)
+    rule = Rule(default, terms.defer)
+    deviation = policy._rows_of_fit("learn again").fit.deviation
+    slope = policy.gain_slope_
+    assert deviation is not None
+    assert slope is not None
+    decided = deterministic(deviation)
+    if not terms.capacity:
+        return rule, decided
+    limits = {data.actions.index(label): share for label, share in terms.capacity.items()}
+    # Of the whole table, as `decide` will see it: the same rows in the same blocks are added up in the same order.
+    inside = frozen.with_study(rule=rule, encoder=None, summary=None).expected_gain(data.table)[data.kept]
+    free = deterministic(frozen.predict_proba(data.table)[data.kept])
+    prices = _prices(inside, free, slope.slope, limits, default)
+    if slope.slope == 0.0 and prices.any():
+        notes.append("the data do not bear out who gains most, so nobody gets an action of limited capacity")
+    outside = policy.expected_gain(default=terms.default)
+    away = _prices(outside, decided, slope.slope, limits, default)
+    decided = priced_action(outside, away) if away.any() else decided
+    return Rule(default, terms.defer, tuple(prices.tolist())), decided
+
+
+def _prices(
+    gain: Float[np.ndarray, "row action"], free: Int[np.ndarray, " row"], slope: float, limits: Mapping[int, float],
+    default: int,
+) -> Float[np.ndarray, " action"]:  # fmt: skip
+    """Prices of the actions; none where what the policy would do freely is within the limits."""
+    shares = np.bincount(free, minlength=gain.shape[1]) / len(free)
+    if all(shares[action] <= share for action, share in limits.items()):
+        return np.zeros(gain.shape[1])
+    if slope > 0.0:
+        return capacity_prices(gain, limits, rounding=slope * ROUNDING)
+    prices = np.full(gain.shape[1], np.finfo(np.float64).tiny)  # nobody gains: any price will do
+    prices[default] = 0.0
+    return prices
+
+
+def learn(
+    frame: Any,
+    *,
+    outcome: str | None = None,
+    action: str | None = None,
+    outcomes: Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    controls: Sequence[str] = (),
+    propensity: str | float | Mapping[Any, float] | None = None,
+    cost: Mapping[Any, float] | None = None,
+    capacity: Mapping[Any, float] | None = None,
+    weight: str | None = None,
+    group: str | None = None,
+    default: Any = None,
+    defer: float = DEFER,
+    outcome_range: tuple[float, float] | None = None,
+    seed: int = 0,
+    source: str = "table",
+    estimator: GBPLNet | None = None,
+) -> Study:
+    """Learn from a table who gets which action: types inferred, categories encoded, missing values handled and told.
+
+    `frame` is a pandas or polars frame, a pyarrow table or a mapping of columns. Roles of columns are as at
+    `tables.roles.Roles`. `cost` is what each action costs in outcome units, `capacity` the largest share of people who
+    can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
+    a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a
+    certificate. `estimator` replaces `GBPLNet(random_state=seed)`; it is copied, not changed.
+
+    >>> from gbpl import MLP, FitConfig
+    >>> rng = np.random.default_rng(0)
+    >>> table = {"age": rng.normal(size=300), "arm": rng.choice(["a", "b"], 300), "y": rng.normal(size=300)}
+    >>> fast = GBPLNet(model=MLP(hidden=(8,)), fit_config=FitConfig(max_epochs=3), random_state=0)
+    >>> study = learn(table, outcome="y", action="arm", propensity=0.5, estimator=fast)
+    >>> study.summary["data"]["features"]
+    ['age']
+    """
+    started = time.perf_counter()
+    roles = Roles(
+        outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls, propensity=propensity,
+        weight=weight, group=group,
+    )  # fmt: skip
+    policy = checked_estimator(estimator, seed)
+    roles.check(column_names(frame), source)
+    check_rows(rows_of(frame), rows_of(frame))
+    encoder, notes = Encoder.fit(frame, roles.features, exclude=roles.used())
+    data = read_roles(frame, roles, encoder, what=source)
+    terms = Terms.of(data, cost, capacity, default, defer, outcome_range)
+    check_folds(data, roles, max(policy.committee or 2, 2 if data.taken is None else policy.nuisance_folds))
+    notes = [*notes, *data.notes]
+    certificate: Certificate | None = None
+    with collected(notes):
+        policy.set_params(actions=data.actions).fit(**data.arguments(), cost=terms.cost or None)
+        if terms.outcome_range is not None:
+            certificate = policy.certificate(outcome_range=terms.outcome_range)
+    frozen = policy.frozen()
+    rule, decided = _ruled(policy, frozen, data, terms, notes)
+    decisions = frozen.with_study(rule=rule, encoder=encoder, summary=None).decide(data.table).rows(data.kept)
+    parts = StudyParts(
+        policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
+        decisions=decisions, cost=terms.cost, capacity=terms.capacity, source=source, notes=notes,
+        certificate=certificate, seconds=time.perf_counter() - started,
+    )  # fmt: skip
+    summary = summarize(parts)
+    return Study(policy, frozen.with_study(rule=rule, encoder=encoder, summary=summary), decisions, summary)

@@ -1,0 +1,168 @@
+"""What a study found, as plain JSON without rows: everything the report and the terminal say.
+
+Worth is judged out of fold: the rows' own outcomes (or doubly robust scores) under decisions of members that did not
+train on them. Who gets what is told of the policy that was fitted to all rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+import sklearn
+
+from gbpl.estimators.gbplnet import GBPLNet
+from gbpl.feedback.table import TableData
+from gbpl.frozen.policy import Decisions, Rule
+from gbpl.study.imitation import imitation
+from gbpl.study.numbers import PROBABILITIES, Worth
+from gbpl.study.who import by_feature, review
+from gbpl.tables.encoder import Encoder
+from gbpl.tables.roles import Roles
+from gbpl.version import __version__
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+__all__ = ["FORMAT", "PROBABILITIES", "StudyParts", "summarize"]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StudyParts:
+    """What a summary is made of; `decided` are the actions out of fold, column numbers, by the rule of the study."""
+
+    policy: GBPLNet
+    data: TableData
+    roles: Roles
+    encoder: Encoder
+    frame: Any
+    rule: Rule
+    decided: Int[np.ndarray, " row"]
+    decisions: Decisions
+    cost: Mapping[Any, float]
+    capacity: Mapping[Any, float]
+    source: str
+    notes: Sequence[str]
+    certificate: Any
+    seconds: float
+
+
+def summarize(parts: StudyParts) -> dict[str, Any]:
+    """The summary of a study, in plain Python types; None for what is not a finite number."""
+    policy, data, rule = parts.policy, parts.data, parts.rule
+    worth = Worth(policy, parts.decided, rule.default, logged=data.taken is not None)
+    place = {label: number for number, label in enumerate(data.actions)}
+    given = np.fromiter(map(place.__getitem__, parts.decisions.action.tolist()), np.int64, len(data.x))
+    split = parts.decisions.disagreement
+    assert split is not None
+    deferred = split > rule.defer
+    found = {
+        "format": FORMAT,
+        "title": f"{parts.source}: who gets which {parts.roles.action or 'action'}",
+        "created": datetime.date.today().isoformat(),
+        "data": _data(parts),
+        "roles": parts.roles.to_json(),
+        "actions": _actions(parts, given),
+        "default": rule.default,
+        "welfare": worth.welfare() | {"net_of_cost": any(parts.cost.values())},
+        "alternatives": worth.alternatives(),
+        "moments": worth.moments(),
+        "who": by_feature(parts.frame, parts.encoder, data.kept, given, deferred, len(place)),
+        "tree": imitation(data.x, parts.encoder, given),
+        "disagreement": worth.disagreement(split, given, rule.defer),
+        "review": review(data.x, parts.encoder, deferred),
+        "overlap": policy.overlap_.to_dict() if hasattr(policy, "overlap_") else None,
+        "zeta_path": policy.zeta_path_.to_dict(),
+        "calibration": worth.calibration(),
+        "certificate": _certificate(parts.certificate),
+        "settings": policy.get_params(deep=False) | {"defer": rule.defer, "prices": rule.prices},
+        "versions": _versions(),
+        "seconds": round(parts.seconds, 1),
+    }
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has; None for numbers that are not finite, and other objects as they would be written."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, str | bool | int) else repr(value)
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "gbpl": __version__,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _propensity_words(parts: StudyParts) -> str | None:
+    given, labels = parts.roles.propensity, parts.data.actions
+    if parts.roles.outcomes is not None:
+        return None
+    if given is None:
+        return "estimated from the features and controls" if parts.roles.controls else "estimated from the features"
+    if isinstance(given, str):
+        return f"column {given}"
+    if isinstance(given, Mapping):
+        return ", ".join(f"{chance:.4g} for {label}" for label, chance in given.items()) + ", given"
+    return f"{float(given):.4g} for {labels[1] if len(labels) == 2 else 'each action'}, given"
+
+
+def _data(parts: StudyParts) -> dict[str, Any]:
+    roles, kept = parts.roles, parts.data.kept
+    return {
+        "source": parts.source,
+        "rows": int(kept.sum()),
+        "dropped": int(np.sum(~kept)),
+        "feedback": "full" if roles.outcomes is not None else "logged",
+        "outcome": roles.outcome,
+        "action": roles.action,
+        "outcomes": None if roles.outcomes is None else list(roles.outcomes),
+        "features": list(parts.encoder.columns),
+        "controls": list(roles.controls),
+        "propensity": _propensity_words(parts),
+        "weight": roles.weight,
+        "group": roles.group,
+        "notes": list(parts.notes),
+    }
+
+
+def _actions(parts: StudyParts, given: Int[np.ndarray, " row"]) -> list[dict[str, Any]]:
+    labels, taken = parts.data.actions, parts.data.taken
+    logged = [None] * len(labels) if taken is None else np.bincount(taken, minlength=len(labels)).tolist()
+    shares = np.bincount(given, minlength=len(labels)) / len(given)
+    return [
+        {
+            "label": str(label),
+            "cost": parts.cost.get(label, 0.0),
+            "capacity": parts.capacity.get(label),
+            "share": shares[number],
+            "logged_rows": logged[number],
+        }
+        for number, label in enumerate(labels)
+    ]
+
+
+def _certificate(certificate: Any) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    told: dict[str, Any] = certificate.to_dict()
+    return told | {"best_action_lower": max(told["single_actions"].values()), "text": str(certificate)}

@@ -1,0 +1,1 @@
+"""Tables of any library and any file format: read, encoded, written."""

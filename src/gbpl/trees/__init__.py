@@ -1,0 +1,1 @@
+"""Score models that are grown, not only trained: forests and boosting."""

@@ -1,0 +1,282 @@
+"""ForestFeatures: which leaves a row falls into, as features of a linear score.
+
+A network smooths over a step; a tree does not see it as anything special. Here trees are grown on the targets, and the
+score is linear in what their leaves say of a row, so that everything that holds for a linear score holds for it: the
+posterior over the last layer is all there is, and it is exact when the score is not squashed.
+
+Two things make it work. A training row's features come from the trees that did not see it: leaves fit the noise of the
+rows they were grown on, and weights learned on such leaves would trust them too far. And the leaves' indicators, more
+of them than rows, are brought to their leading components (the eigenvectors of the forest's kernel, which counts the
+trees that two rows share a leaf of), so that a forest has as many features as a network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+from joblib import Parallel, delayed
+from sklearn.tree import DecisionTreeRegressor
+
+from gbpl.fitting.members import Member
+from gbpl.fitting.stack import FitConfig, Objective, StackFit, StackProblem, fit_stacks
+from gbpl.models.basis import leaf_numbers, rounded_down
+from gbpl.models.networks import Linear, check_whole
+from gbpl.runtime.devices import DeviceName, aligned_empty
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int
+
+__all__ = ["ForestFeatures"]
+
+SIZE = 4.0  # root mean square of the features of a row: weights of order one make scores of order one
+BAG_ROWS = 20_000  # rows a tree sees at most: its few leaves need no more
+ROWS = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class ForestFeatures:
+    """Linear in the leading components of the leaf indicators of a forest, grown on the member's own training rows.
+
+    trees, depth : how many, and how deep: at most 2^depth leaves each
+    components : features that are made of the leaves
+    min_leaf : fewest training rows of a leaf
+    max_features : share of the features looked at for a split
+    bag : share of the rows that a tree is grown on; the others learn from it
+
+    With phi(x) = sum over trees t of value[t, leaf_t(x)], the raw output is phi(x)'w + b, and
+
+        phi(x)'phi(x') is about SIZE^2 times the share of trees in which x and x' fall into one leaf, centred.
+
+    Its parameters are a list as a network's: the trees (`feature`, `threshold`, `value`), which are fixed once grown,
+    and the last layer.
+    """
+
+    trees: int = 50
+    depth: int = 5
+    components: int = 64
+    min_leaf: int = 5
+    max_features: float = 0.5
+    bag: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, least in (("trees", 4), ("depth", 1), ("components", 1), ("min_leaf", 1)):
+            check_whole(name, getattr(self, name), least)
+        if self.depth > 10:
+            raise ValueError(f"depth must be at most 10 (1,024 leaves a tree), got {self.depth}; try 5")
+        if not 0.0 < self.max_features <= 1.0:
+            raise ValueError(f"max_features must be a share in (0, 1], got {self.max_features}; try 0.5")
+        if not 0.0 < self.bag < 1.0:
+            raise ValueError(f"bag must be a share in (0, 1), got {self.bag}; try 0.5")
+
+    @property
+    def learned_layers(self) -> int:
+        """Layers at the end of the parameters that the fit learns; those before are fixed."""
+        return 1
+
+    def init(self, key: Array, n_features: int, n_raw: int) -> list[dict[str, Array]]:
+        """Trees that send every row the same way, and a last layer of zeros: the shapes of a fitted member."""
+        nodes, leaves = 2**self.depth - 1, 2**self.depth
+        return [
+            {
+                "feature": jnp.zeros((self.trees, nodes)),
+                "threshold": jnp.full((self.trees, nodes), jnp.inf),
+                "value": jnp.zeros((self.trees, leaves, self.components)),
+            },
+            *Linear().init(key, self.components, n_raw),
+        ]
+
+    def features(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row hidden"]:
+        grown = params[0]
+        chosen = grown["feature"].astype(jnp.int32)
+
+        def add(total: Array, tree: tuple[Array, Array, Array]) -> tuple[Array, None]:
+            feature, threshold, value = tree
+            node = jnp.zeros(x.shape[0], jnp.int32)
+            for _ in range(self.depth):
+                right = jnp.take_along_axis(x, feature[node][:, None], axis=1)[:, 0] > threshold[node]
+                node = 2 * node + 1 + right
+            return total + value[node - (2**self.depth - 1)], None
+
+        start = jnp.zeros((x.shape[0], self.components), x.dtype)
+        return jax.lax.scan(add, start, (chosen, grown["threshold"], grown["value"]))[0]
+
+    def apply(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
+        return self.features(params, x) @ params[-1]["weight"] + params[-1]["bias"]
+
+    def fit_stacks(
+        self,
+        problems: Sequence[StackProblem],
+        objective: Objective,
+        *,
+        config: FitConfig | None,
+        device: DeviceName | Sequence[jax.Device],
+        progress: bool | None,
+    ) -> list[StackFit]:
+        """Grow a forest for each set of training rows, then fit the last layers of all members as one stack."""
+        if any(isinstance(problem.target, tuple) for problem in problems):
+            raise TypeError(
+                "ForestFeatures is a score model; for a forest of the outcomes use "
+                "outcome_model=PerAction(RandomForestRegressor(min_samples_leaf=5))"
+            )
+        flat: list[StackProblem] = []
+        places: list[list[tuple[int, list[int], dict[str, np.ndarray]]]] = []
+        for problem in problems:
+            places.append([])
+            for numbers in _of_one_forest(problem.members):
+                members = [problem.members[i] for i in numbers]
+                grown, phi = self.grow(problem, members[0])
+                places[-1].append((len(flat), numbers, grown))
+                flat.append(_renumbered(problem, members, phi))
+        stacks = fit_stacks(flat, objective, Linear(), config=config, device=device, progress=progress)
+        return [_joined(problem, stacks, own) for problem, own in zip(problems, places, strict=True)]
+
+    def grow(
+        self, problem: StackProblem, member: Member
+    ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "row component"]]:
+        """The forest of a member's training rows and table, and its features of every row.
+
+        Those of training rows are by the trees that did not see the row.
+        """
+        n, rows = len(problem.x), member.train
+        offset, bags = member.table * n, self._bags(member.seed, len(rows))
+        seeds = np.random.default_rng([member.seed, 12]).integers(2**31, size=self.trees)
+        jobs = [
+            delayed(_grown)(
+                self, problem.x, problem.target, offset, rows[bags[t]],
+                None if member.weights is None else member.weights[bags[t]], int(seeds[t]),
+            )
+            for t in range(self.trees)
+        ]  # fmt: skip
+        found = Parallel(n_jobs=-1, prefer="threads")(jobs)
+        feature, threshold = (np.stack(part) for part in zip(*found, strict=True))
+        leaf = leaf_numbers(feature, threshold, problem.x)
+        used = np.ones((n, self.trees), np.float32)
+        used[rows] = _share(bags)
+        value = self._components(leaf[rows], used[rows])
+        return {"feature": feature.astype(np.float32), "threshold": threshold, "value": value}, _sums(leaf, used, value)
+
+    def training_features(
+        self, params: list[dict[str, np.ndarray]], x: Float[np.ndarray, "row feature"], seed: int
+    ) -> Float[np.ndarray, "row component"]:
+        """Features of a member's training rows as its last layer learned from them: by trees that did not see them."""
+        grown = params[0]
+        leaf = leaf_numbers(np.asarray(grown["feature"]).astype(np.int32), np.asarray(grown["threshold"]), x)
+        return _sums(leaf, _share(self._bags(seed, len(x))), np.asarray(grown["value"]))
+
+    def _bags(self, seed: int, count: int) -> np.ndarray:
+        """Which of the training rows each tree sees."""
+        return np.random.default_rng([seed, 11]).random((self.trees, count)) < min(self.bag, BAG_ROWS / count)
+
+    def _components(
+        self, leaf: Int[np.ndarray, "row tree"], used: Float[np.ndarray, "row tree"]
+    ) -> Float[np.ndarray, "tree leaf component"]:
+        """Values of the leaves: leading eigenvectors of the covariance of their indicators, each tree's mean zero."""
+        count, leaves = self.trees * 2**self.depth, 2**self.depth
+        columns = (leaf + leaves * np.arange(self.trees)).ravel()
+        starts = np.arange(0, leaf.size + 1, self.trees)
+        indicators = scipy.sparse.csr_matrix((used.ravel(), columns, starts), (len(leaf), count))
+        mean = np.asarray(indicators.mean(axis=0)).ravel()
+        covariance = (indicators.T @ indicators).toarray() / len(leaf) - np.outer(mean, mean)
+        made = np.zeros((self.trees, leaves, self.components), np.float32)
+        if np.trace(covariance) < 1e-9:  # no tree has a split
+            return made
+        kept = min(self.components, count - 1)
+        start = np.ones(count)  # any fixed one: the result must not depend on the run
+        values, vectors = scipy.sparse.linalg.eigsh(covariance, k=kept, v0=start)
+        vectors = vectors * np.sign(vectors.sum(axis=0) + 1e-30)
+        size = SIZE / np.sqrt(max(float(np.sum(values)), 1e-12))
+        made[:, :, :kept] = (size * vectors).reshape(self.trees, leaves, kept)
+        made[:, :, :kept] -= size * (mean @ vectors) / self.trees
+        return made
+
+
+def _grown(
+    settings: ForestFeatures, x: np.ndarray, target: np.ndarray, offset: int, rows: np.ndarray,
+    weights: np.ndarray | None, seed: int,
+) -> tuple[Int[np.ndarray, " node"], Float[np.ndarray, " node"]]:  # fmt: skip
+    """One tree as a whole one of its depth: features and thresholds, a node that is not split sends all to the left."""
+    if weights is not None:  # rows that count nothing fill no leaf
+        rows, weights = rows[weights > 0], weights[weights > 0]
+    nodes = 2**settings.depth - 1
+    feature, threshold = np.zeros(nodes, np.int32), np.full(nodes, np.inf, np.float32)
+    if len(rows) < 2 * settings.min_leaf:
+        return feature, threshold
+    tree = DecisionTreeRegressor(
+        max_depth=settings.depth, min_samples_leaf=settings.min_leaf, max_features=settings.max_features,
+        random_state=seed,
+    ).fit(x[rows], target[offset + rows], sample_weight=weights).tree_  # fmt: skip
+    waiting = [(0, 0)]
+    while waiting:
+        place, number = waiting.pop()
+        if place >= nodes or tree.children_left[number] < 0:
+            continue
+        feature[place] = tree.feature[number]
+        threshold[place] = rounded_down(tree.threshold[number])
+        waiting += [(2 * place + 1, tree.children_left[number]), (2 * place + 2, tree.children_right[number])]
+    return feature, threshold
+
+
+def _share(bags: np.ndarray) -> Float[np.ndarray, "row tree"]:
+    """What each tree counts for a training row: nothing if it saw the row, the others make up for it."""
+    used = (~bags.T).astype(np.float32)
+    return used * (bags.shape[0] / np.maximum(used.sum(axis=1, keepdims=True), 1.0))
+
+
+def _sums(
+    leaf: Int[np.ndarray, "row tree"], used: Float[np.ndarray, "row tree"], value: Float[np.ndarray, "tree leaf part"]
+) -> Float[np.ndarray, "row part"]:
+    """sum_t used_t value[t, leaf_t] of every row."""
+    phi = aligned_empty((len(leaf), value.shape[2]))
+    for start in range(0, len(leaf), ROWS):
+        rows = slice(start, start + ROWS)
+        phi[rows] = 0.0
+        for t in range(leaf.shape[1]):
+            phi[rows] += used[rows, t, None] * value[t, leaf[rows, t]]
+    return phi
+
+
+def _of_one_forest(members: Sequence[Member]) -> list[list[int]]:
+    """Members that differ in nothing a forest is grown from."""
+    together: dict[tuple, list[int]] = {}
+    for number, member in enumerate(members):
+        weights = None if member.weights is None else member.weights.tobytes()
+        key = hash((member.train.tobytes(), weights)), member.table, member.seed
+        together.setdefault(key, []).append(number)
+    return list(together.values())
+
+
+def _renumbered(problem: StackProblem, members: Sequence[Member], phi: np.ndarray) -> StackProblem:
+    """The members on the features of their forest, with their table alone."""
+    n = len(problem.x)
+    table = members[0].table
+    return StackProblem(phi, problem.target[table * n : (table + 1) * n], [replace(m, table=0) for m in members])
+
+
+def _joined(
+    problem: StackProblem, stacks: Sequence[StackFit], own: list[tuple[int, list[int], dict[str, np.ndarray]]]
+) -> StackFit:
+    """Fitted members in the order of the problem, each with its trees."""
+    where = {number: (stack, place, grown) for stack, numbers, grown in own for place, number in enumerate(numbers)}
+    order = [where[number] for number in range(len(problem.members))]
+    last = [jax.tree.map(lambda leaf: leaf[0], stacks[stack].select([place]))[0] for stack, place, _ in order]
+    trees = {name: np.stack([grown[name] for _, _, grown in order]) for name in ("feature", "threshold", "value")}
+    layer = {name: np.stack([part[name] for part in last]) for name in ("weight", "bias")}
+
+    def each(name: str) -> list[Any]:
+        return [getattr(stacks[stack], name)[place] for stack, place, _ in order]
+
+    return StackFit(
+        members=tuple(problem.members),
+        params=[trees, layer],
+        validation_loss=tuple(each("validation_loss")),
+        train_loss=tuple(each("train_loss")),
+        best_epoch=np.array(each("best_epoch")),
+        best_loss=np.array(each("best_loss")),
+    )

@@ -1,0 +1,193 @@
+"""Off-policy value: what a policy is worth, from rows on which another policy chose, with its error (section 7).
+
+An estimate is the mean of one number a row (its influence value), so its standard error, the difference of two
+policies and the error of that difference all follow from those numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import norm, t
+
+from gbpl.feedback.pseudo_outcomes import doubly_robust, ipw, of_logged_action
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["ESTIMATORS", "Value", "check_estimator_name", "logged_value", "mean_value", "off_policy_value"]
+
+ESTIMATORS = ("dr", "ipw", "snipw", "dm")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """An estimated mean outcome under a policy, or a difference of two.
+
+    `influence` holds one number a row: the estimate is their (weighted) mean, and its standard error
+    sqrt(sum_g (sum_{i in g} w_i (influence_i - estimate))^2 G / (G - 1)) / sum w over groups g, which are the rows
+    where none are given. Subtracting two values of the same rows gives the difference with its own error:
+
+    >>> rows = np.array([1.0, 3.0])
+    >>> (Value(rows, "dr") - Value(rows - 1, "dr")).se
+    0.0
+    """
+
+    influence: Float[np.ndarray, " row"]
+    estimator: str
+    weights: Float[np.ndarray, " row"] | None = None
+    groups: Int[np.ndarray, " row"] | None = None
+    what: str = "value"
+
+    @property
+    def estimate(self) -> float:
+        """The (weighted) mean of the influence values."""
+        return float(np.average(self.influence, weights=self.weights))
+
+    @property
+    def _terms(self) -> Float[np.ndarray, " group"]:
+        weights = np.ones(len(self.influence)) if self.weights is None else self.weights
+        terms = weights * (self.influence - self.estimate) / weights.sum()
+        if self.groups is None:
+            return terms
+        return np.bincount(np.unique(self.groups, return_inverse=True)[1], terms)  # groups without rows do not count
+
+    @property
+    def se(self) -> float:
+        """Standard error; of groups where there are any."""
+        terms = self._terms
+        if len(terms) < 2:
+            return float("nan")
+        return float(np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1)))
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Two-sided interval: normal for rows, Student's t with G - 1 degrees of freedom for G groups."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {level}; try 0.95")
+        quantile = 0.5 + level / 2
+        reach = norm.ppf(quantile) if self.groups is None else t.ppf(quantile, len(self._terms) - 1)
+        return self.estimate - reach * self.se, self.estimate + reach * self.se
+
+    @property
+    def probability_positive(self) -> float:
+        """Chance that the true value (or difference) is above zero, by the distribution of `interval`."""
+        if self.se == 0.0:
+            return float(self.estimate > 0)
+        ratio = self.estimate / self.se  # NaN for a single row, and so is the answer
+        return float(norm.cdf(ratio) if self.groups is None else t.cdf(ratio, len(self._terms) - 1))
+
+    def __sub__(self, other: Value) -> Value:
+        if not isinstance(other, Value):
+            return NotImplemented
+        if len(other.influence) != len(self.influence):
+            raise ValueError(
+                f"values of {len(self.influence)} and {len(other.influence)} rows cannot be subtracted; "
+                "estimate both on the same rows"
+            )
+        for mine, yours, what in ((self.weights, other.weights, "weights"), (self.groups, other.groups, "groups")):
+            if mine is not yours and (mine is None or yours is None or not np.array_equal(mine, yours)):
+                raise ValueError(f"the two values have different {what}; estimate both on the same rows")
+        name = self.estimator if self.estimator == other.estimator else f"{self.estimator} - {other.estimator}"
+        return Value(self.influence - other.influence, name, self.weights, self.groups, "difference")
+
+    def to_dict(self, level: float = 0.95) -> dict[str, Any]:
+        """Plain numbers, for a table or JSON."""
+        low, high = self.interval(level)
+        return {
+            "what": self.what, "estimate": self.estimate, "se": self.se, "low": low, "high": high, "level": level,
+            "estimator": self.estimator, "rows": len(self.influence),
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        low, high = self.interval()
+        return (
+            f"{self.what} {self.estimate:.4g} (se {self.se:.2g}, 95 % interval {low:.4g} to {high:.4g}, "
+            f"{self.estimator}, {len(self.influence)} rows)"
+        )
+
+    __repr__ = __str__
+
+
+def check_estimator_name(estimator: str) -> None:
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
+
+
+def mean_value(
+    policy: Float[np.ndarray, "row action"],
+    table: Float[np.ndarray, "row action"],
+    *,
+    estimator: str = "mean",
+    weights: Float[np.ndarray, " row"] | None = None,
+    groups: Int[np.ndarray, " row"] | None = None,
+) -> Value:
+    """Mean of sum_a delta_a(x) Y(a) over a table of outcomes, pseudo-outcomes or predicted means."""
+    return Value(np.sum(np.asarray(policy, np.float64) * table, axis=1), estimator, weights, groups)
+
+
+def logged_value(
+    outcome: Float[np.ndarray, " row"],
+    *,
+    weights: Float[np.ndarray, " row"] | None = None,
+    groups: Int[np.ndarray, " row"] | None = None,
+) -> Value:
+    """Value of the policy that wrote the log: the mean outcome."""
+    return Value(np.asarray(outcome, np.float64), "mean", weights, groups)
+
+
+def off_policy_value(
+    policy: Float[np.ndarray, "row action"],
+    outcome: Float[np.ndarray, " row"],
+    action: Int[np.ndarray, " row"],
+    *,
+    propensity: Float[np.ndarray, " row"] | None = None,
+    outcome_mean: Float[np.ndarray, "row action"] | None = None,
+    estimator: str = "dr",
+    cost: Float[np.ndarray, "row action"] | None = None,
+    weights: Float[np.ndarray, " row"] | None = None,
+    groups: Int[np.ndarray, " row"] | None = None,
+) -> Value:
+    """Value of any policy (action probabilities, a row each; zeros and a one for a deterministic rule).
+
+    With r = delta_A(x) / e_A(x), the ratio of the policy's and the log's probability of what was done:
+
+    - `"ipw"`: mean of r Y.
+    - `"snipw"`: sum r Y / sum r. Its influence value is V + r (Y - V) / mean(r): the normaliser is as random as
+      the sum above it, and the error knows it.
+    - `"dr"`: mean of sum_a delta_a gamma_a(x) + r (Y - gamma_A(x)).
+    - `"dm"`: mean of sum_a delta_a gamma_a(x). Its error takes the spread of the doubly robust terms: those are the
+      influence values of the outcome model's mean where it has any, and the bias of the model is in no error.
+
+    `propensity` is that of the action taken, `cost` what each action costs, known without error.
+    """
+    check_estimator_name(estimator)
+    if propensity is None:
+        raise ValueError(f"the estimator {estimator!r} needs the propensity of the action taken, one number a row")
+    if np.shape(propensity) != np.shape(action):
+        raise ValueError(f"propensity must be one number a row, of the action taken, got shape {np.shape(propensity)}")
+    if estimator in ("dr", "dm") and outcome_mean is None:
+        raise ValueError(f"the estimator {estimator!r} needs outcome_mean, the predicted mean outcome of each action")
+    probability = np.asarray(policy, np.float64)
+    net = 0.0 if cost is None else -np.sum(probability * cost, axis=1)
+    if estimator == "snipw":
+        ratio = of_logged_action(probability, action) / propensity
+        total = np.average(ratio, weights=weights)
+        if not total > 0:
+            raise ValueError(
+                "no row took an action this policy would take: its value cannot be estimated from this log"
+            )
+        mean = np.average(ratio * outcome, weights=weights) / total
+        return Value(mean + ratio * (outcome - mean) / total + net, estimator, weights, groups)
+    if estimator == "ipw":
+        table = ipw(outcome, action, propensity, probability.shape[1])
+    else:
+        assert outcome_mean is not None
+        table = doubly_robust(outcome, action, propensity, outcome_mean)
+    rows = np.sum(probability * table, axis=1) + net
+    if estimator == "dm":
+        assert outcome_mean is not None
+        model = np.sum(probability * outcome_mean, axis=1) + net
+        rows = rows + np.average(model - rows, weights=weights)
+    return Value(rows, estimator, weights, groups)

@@ -1,0 +1,796 @@
+"""A saved policy is the fitted one, without JAX, rows or code; a file that is none is refused with a reason."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from safetensors import safe_open
+from safetensors.numpy import save
+
+import gbpl
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures
+from gbpl.decisions.gain import GainSlope, capacity_prices, gain_slope, priced_action
+from gbpl.fitting.apply import Mixed, Mixture, combined_policy, member_policies
+from gbpl.frozen.committee import Forests, Networks, Part, project
+from gbpl.frozen.file import SavedPolicy, SavedPolicyError, _digest
+from gbpl.frozen.freeze import check_frozen, freeze
+from gbpl.frozen.policy import Rule
+from gbpl.models.splines import Splines
+from gbpl.posterior.posterior import Posterior
+from gbpl.trees.forest import ForestFeatures
+
+N = 410
+rng = np.random.default_rng(3)
+X = rng.normal(size=(N, 4)) * [1.0, 10.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
+Y3 = np.column_stack([np.zeros(N), X[:, 0], 0.1 * (X[:, 1] - 50.0)]) + rng.normal(size=(N, 3))
+NEW = rng.normal(size=(3000, 4)) * [1.5, 15.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
+FAST = FitConfig(max_epochs=15)
+QUICK = FitConfig(max_epochs=30, learning_rate=0.03)
+SMALL = ForestFeatures(trees=8, depth=3, components=8)
+
+POLICIES = {
+    "binary": dict(model=MLP(hidden=(32, 16))),
+    "relu": dict(model=MLP(hidden=(32,), activation="relu")),
+    "silu": dict(model=MLP(hidden=(32,), activation="silu")),
+    "linear": dict(model=Linear(), fit_config=QUICK),
+    "random features": dict(model=RandomFeatures(n_features=64, seed=5)),
+    "unsquashed": dict(model=Linear(), surrogate=Binary(squash=False), zeta=1.0),
+    "three": dict(model=MLP(hidden=(32, 16))),
+    "three, gap": dict(model=MLP(hidden=(32,)), surrogate=BaselineGap(3, baseline=1)),
+    "three, unsquashed": dict(model=Linear(), surrogate=FullVector(3, squash=False), zeta=1.0),
+    "alone": dict(model=MLP(hidden=(32,)), committee=None, zeta=0.5),
+    "three, forest": dict(model=SMALL, fit_config=QUICK, committee=2),
+    "three, splines": dict(model=Splines(knots=5), fit_config=QUICK, committee=2),
+}
+MIXED = ("three", "three, forest", "three, splines")
+FITTED: dict[str, GBPLNet] = {}
+
+
+def fitted(name: str) -> GBPLNet:
+    if name not in FITTED:
+        settings = {"fit_config": FAST, "random_state": 1, "device": "cpu"} | POLICIES[name]
+        outcomes = Y3 if name.startswith("three") else Y3[:, :2]
+        labels = ["none", "mail", "call"][: outcomes.shape[1]]
+        FITTED[name] = GBPLNet(actions=labels, **settings).fit(X, outcomes)
+    return FITTED[name]
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "policy.gbpl"
+    fitted("three").save(path)
+    return path
+
+
+# -- the same numbers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_loaded_policy_gives_the_same_numbers(name, tmp_path):
+    policy = fitted(name)
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    expected = policy.predict_proba(NEW)
+    assert expected.std() > 0.01, "a constant policy would prove nothing"
+    assert_allclose(loaded.predict_proba(NEW), expected, atol=1e-6)
+    apart = np.sort(expected, axis=1)
+    sure = apart[:, -1] - apart[:, -2] > 1e-5
+    assert_array_equal(loaded.predict(NEW)[sure], policy.predict(NEW)[sure])
+    assert loaded.actions_.tolist() == policy.actions_.tolist()
+
+
+@pytest.mark.parametrize("name", ["binary", "relu", "three", "three, gap", "random features", "three, forest"])
+def test_a_loaded_policy_has_the_posterior(name, tmp_path):
+    policy = fitted(name)
+    policy.save(tmp_path / "p", draws=120)
+    loaded = gbpl.load(tmp_path / "p")
+    expected = policy.posterior().action_probability(NEW, draws=120, seed=0)
+    found = loaded.action_probability(NEW)
+    # A draw whose two best outputs are equal to rounding may go either way: one draw in 120, in a few rows of 3,000.
+    assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
+    assert np.abs(found - expected).max() <= 1.0 / 120 + 1e-9
+    decided = loaded.decide(NEW)
+    assert_allclose(decided.probability.sum(axis=1), 1.0)
+    count = found.shape[1]
+    assert_allclose(decided.disagreement, count / (count - 1) * (1.0 - found.max(axis=1)), atol=1e-12)
+    assert_array_equal(decided.deferred, decided.disagreement > 0.5)
+    assert loaded.decide(NEW, defer=1.0).deferred.sum() == 0
+
+
+# -- members of several models ----------------------------------------------------------------------------------------
+
+
+def side_by_side():
+    """Model, parameters and weights of three policies in one committee, members in any order, and their posterior."""
+    policies = [fitted(name) for name in MIXED]
+    counts = [len(policy.member_weights_) for policy in policies]
+    owner = np.random.default_rng(0).permutation(np.repeat(np.arange(3), counts))
+    weights, parts, share = np.empty(len(owner)), np.empty(len(owner), object), np.empty(len(owner))
+    for number, policy in enumerate(policies):
+        posterior = policy.posterior()
+        weights[owner == number] = policy.member_weights_ / 3.0
+        parts[owner == number], share[owner == number] = posterior.parts, posterior.weights
+    model, params = Mixture(tuple(p.model_ for p in policies)), Mixed(owner, tuple(p.params_ for p in policies))
+    first = policies[0]
+    posterior = Posterior(
+        list(parts), share, standardizer=first.standardizer_, surrogate=first.surrogate_, actions=first.actions_,
+        gains=np.ones(len(owner)),
+    )  # fmt: skip
+    return model, params, weights, posterior
+
+
+def frozen_mixture(draws=120):
+    model, params, weights, posterior = side_by_side()
+    first = fitted("three")
+    return freeze(
+        model, first.surrogate_, params, weights, first.standardizer_, first.actions_,
+        feature_names=None, posterior=posterior, draws=draws, gain=first.gain_slope_,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mixture_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mixture") / "policy.gbpl"
+    frozen_mixture().save(path)
+    return path
+
+
+def test_a_mixture_gives_the_same_numbers(mixture_file):
+    model, params, weights, posterior = side_by_side()
+    first, loaded = fitted("three"), gbpl.load(mixture_file)
+    x = first.standardizer_.apply(NEW)
+    assert_allclose(loaded.predict_proba(NEW), combined_policy(model, first.surrogate_, params, weights, x), atol=1e-6)
+    expected, found = posterior.action_probability(NEW, draws=120, seed=0), loaded.action_probability(NEW)
+    assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
+    assert np.abs(found - expected).max() <= 1.0 / 120 + 1e-9
+    assert loaded.draw_count == 120
+    assert_allclose(loaded.decide(NEW).probability, found)
+    counts = [len(fitted(name).member_weights_) for name in MIXED]
+    assert repr(loaded) == (
+        f"<SavedPolicy: none, mail, call from 4 features, {counts[0]} networks, {counts[1]} forests, "
+        f"{counts[2]} splines>"
+    )
+
+
+def test_a_mixture_is_the_sum_of_its_members(mixture_file):
+    """Each member by itself, and alone among no others as in its part."""
+    policy = gbpl.load(mixture_file)
+    x = ((NEW - policy.mean) / policy.scale).astype(np.float32)
+    deviation = sum(
+        weight * (part.scores.policy(part.scores.basis(member, x) @ part.scores.last[member]) - 1.0 / 3.0)
+        for part in policy.parts
+        for member, weight in enumerate(part.weights)
+    )
+    assert_allclose(policy.predict_proba(NEW), project(1.0 / 3.0 + deviation), atol=1e-6)
+    for rows in (1, 17, 513):
+        assert_allclose(policy.predict_proba(NEW[:rows]), policy.predict_proba(NEW)[:rows], atol=2e-6)
+
+
+def test_a_loaded_mixture_is_saved_as_it_was(mixture_file, tmp_path):
+    gbpl.load(mixture_file).save(tmp_path / "p")
+    assert (tmp_path / "p").read_bytes() == mixture_file.read_bytes()
+
+
+def test_the_models_of_auto_are_saved(tmp_path, monkeypatch):
+    """The first is a network of a compiled shape, the other a small forest; a step is what only the latter sees."""
+    monkeypatch.setattr("gbpl.estimators.gbplnet.MLP", partial(MLP, hidden=(32, 16)))
+    monkeypatch.setattr("gbpl.estimators.gbplnet.BESIDE", (SMALL,))
+    steps = np.column_stack([np.zeros(N), np.sign(X[:, 0]), np.sign(X[:, 1] - 50.0)]) + 0.3 * Y3
+    policy = GBPLNet(model="auto", fit_config=QUICK, committee=2, random_state=1, device="cpu").fit(X, steps)
+    assert isinstance(policy.model_, Mixture)
+    assert set(policy.params_.owner) == {0, 1}, "both models are in the committee"
+    policy.save(tmp_path / "p", draws=60)
+    loaded = gbpl.load(tmp_path / "p")
+    assert_allclose(loaded.predict_proba(NEW), policy.predict_proba(NEW), atol=1e-6)
+    found, expected = loaded.action_probability(NEW), policy.posterior().action_probability(NEW, draws=60, seed=0)
+    assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
+
+
+def test_models_without_members_leave_nothing_behind():
+    first = fitted("three")
+    owner = np.zeros(len(first.member_weights_), int)
+    frozen = freeze(
+        Mixture((first.model_, SMALL)), first.surrogate_, Mixed(owner, (first.params_, None)), first.member_weights_,
+        first.standardizer_, first.actions_, feature_names=None, posterior=None, draws=0, gain=None,
+    )  # fmt: skip
+    assert len(frozen.parts) == 1
+    assert_array_equal(frozen.predict_proba(NEW), first.frozen(draws=0).predict_proba(NEW))
+
+
+def test_members_of_one_fold_share_their_forest():
+    policy = fitted("three, forest")
+    forests = policy.frozen(draws=0).networks
+    assert isinstance(forests, Forests)
+    assert len(forests.value) == 2, "one a fold"
+    assert len(forests.forest) == len(policy.member_weights_) > 2
+    for name in ("feature", "threshold", "value"):
+        assert_array_equal(getattr(forests, name)[forests.forest], policy.params_[0][name])
+
+
+def test_a_row_on_a_threshold_goes_the_same_way(tmp_path):
+    """Thresholds that are rows' own values, to the last bit; leaves so far apart that the other way shows."""
+    policy = fitted("three, forest")
+    trees, layer = policy.params_
+    chosen = np.random.default_rng(0).integers(len(NEW), size=trees["threshold"].shape)
+    x = policy.standardizer_.apply(NEW)
+    own = x[chosen, np.asarray(trees["feature"], int)]
+    moved = [trees | {"threshold": np.where(np.isinf(trees["threshold"]), np.inf, own)}, layer]
+    frozen = freeze(
+        policy.model_, policy.surrogate_, moved, policy.member_weights_, policy.standardizer_, policy.actions_,
+        feature_names=None, posterior=None, draws=0, gain=None,
+    )  # fmt: skip
+    frozen.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    assert_array_equal(loaded.networks.threshold, frozen.networks.threshold)
+    expected = member_policies(policy.model_, policy.surrogate_, moved, x)
+    for member in range(len(expected)):
+        found = loaded.networks.policy(loaded.networks.basis(member, x) @ loaded.networks.last[member])
+        assert_allclose(found, expected[member], atol=1e-6)
+    combined = combined_policy(policy.model_, policy.surrogate_, moved, policy.member_weights_, x)
+    assert_allclose(loaded.predict_proba(NEW), combined, atol=1e-6)
+    assert_allclose(loaded.predict_proba(NEW.astype(np.float32)), policy_at(policy, moved, NEW), atol=1e-6)
+
+
+def policy_at(policy, params, x):
+    """What a policy with other parameters gives for float32 features."""
+    x = policy.standardizer_.apply(x.astype(np.float32))
+    return combined_policy(policy.model_, policy.surrogate_, params, policy.member_weights_, x)
+
+
+def test_what_can_be_saved_is_known_before_the_fit():
+    for model in (None, "auto", MLP(), Linear(), RandomFeatures(), Splines(), ForestFeatures()):
+        check_frozen(model)
+    with pytest.raises(ValueError, match="Splines or ForestFeatures"):
+        check_frozen((lambda key, n, k: None, lambda params, x: x))
+
+
+def test_one_of_each_is_told_apart():
+    networks, forests = fitted("three").frozen(draws=0), fitted("three, forest").frozen(draws=0)
+    one = Networks(
+        tuple(layer[:1] for layer in networks.networks.hidden), networks.networks.last[:1], "tanh", "softmax"
+    )
+    trees = replace(forests.networks, forest=forests.networks.forest[:1], last=forests.networks.last[:1])
+    settings = dict(mean=networks.mean, scale=networks.scale, actions=networks.actions_)
+    beside = [Part(trees, np.array([0.25])), Part(one, np.array([0.25]))]
+    policy = SavedPolicy(one, weights=np.array([0.5]), beside=beside, **settings)
+    assert repr(policy).endswith("2 networks, 1 forest>")
+    with pytest.raises(ValueError, match="without posterior draws"):
+        policy.action_probability(NEW)
+
+
+def test_expected_gain_is_the_estimators(tmp_path):
+    policy = fitted("three")
+    saved = policy.frozen(draws=0).with_study(rule=Rule(default=1), encoder=None, summary=None)
+    decided = saved.decide(NEW)
+    gains = policy.expected_gain(NEW, default="mail")
+    numbers = np.array([["none", "mail", "call"].index(label) for label in decided.action])
+    assert_allclose(decided.expected_gain, gains[np.arange(len(NEW)), numbers], atol=1e-4)
+    assert decided.expected_gain[decided.action == "mail"].tolist() == [0.0] * int(np.sum(decided.action == "mail"))
+    assert decided.probability is None, "saved without draws"
+    assert decided.deferred is None
+    assert (decided.expected_gain >= -1e-6).all(), "an action is taken for what it gains"
+
+
+def test_expected_gain_is_right_on_average():
+    """Out of fold, a regression of what came on what was expected has slope one: that is what the slope is for."""
+    policy = fitted("three")
+    gain = policy.expected_gain()
+    centred, outcomes = gain - gain.mean(axis=1, keepdims=True), Y3 - Y3.mean(axis=1, keepdims=True)
+    assert_allclose(np.sum(centred * outcomes) / np.sum(centred**2), 1.0, rtol=1e-5)
+    with pytest.raises(ValueError, match="needs a committee"):
+        fitted("alone").expected_gain(X)
+    with pytest.raises(ValueError, match="one of the actions"):
+        policy.expected_gain(X, default="visit")
+
+
+def test_gain_slope_is_weighted_least_squares_through_the_origin():
+    d = rng.normal(size=(50, 3))
+    y = rng.normal(size=(50, 3)) + 2.0 * d
+    w = rng.uniform(0.5, 2.0, 50)
+    root = np.repeat(np.sqrt(w), 3)
+    centred = (y - y.mean(axis=1, keepdims=True)).ravel()
+    expected = np.linalg.lstsq((root * d.ravel())[:, None], root * centred, rcond=None)[0][0]
+    found = gain_slope(d, y, w)
+    assert_allclose(found.slope, expected, rtol=1e-10)
+    # Twenty bootstraps of rows would do for the error; the formula for clustered rows is exact enough to restate.
+    r = np.sum(d * (y - y.mean(axis=1, keepdims=True) - expected * d), axis=1)
+    assert_allclose(found.se, np.sqrt(np.sum((w * r) ** 2)) / np.sum(w * np.sum(d**2, axis=1)))
+    assert gain_slope(d, -d).slope == 0.0
+    assert gain_slope(np.zeros((3, 2)), np.ones((3, 2))) == GainSlope(0.0, 0.0)
+
+
+# -- capacity -------------------------------------------------------------------------------------------------------
+
+
+def test_prices_keep_the_capacity_and_take_the_best():
+    gain = np.column_stack([np.zeros(1000), rng.normal(1.0, 1.0, 1000)])
+    prices = capacity_prices(gain, {1: 0.25})
+    taken = priced_action(gain, prices)
+    assert taken.sum() == 250
+    assert gain[taken == 1, 1].min() > prices[1] > gain[taken == 0, 1].max()
+    assert capacity_prices(gain, {1: 0.99})[1] == 0.0, "more places than people who gain"
+    assert capacity_prices(gain[:0], {1: 0.5}).tolist() == [0.0, 0.0]
+    alone = np.array([[0.0, 3.0], [0.0, 5.0], [0.0, 1.0]])
+    assert_allclose(capacity_prices(alone, {1: 0.34}), [0.0, 4.0], err_msg="halfway, so that rounding moves nobody")
+    with pytest.raises(ValueError, match="leave one without"):
+        capacity_prices(gain, {0: 0.5, 1: 0.5})
+
+
+def best_assignment(gain, places):
+    """The largest sum of gains of any assignment within the places, by a linear program."""
+    from scipy.optimize import linprog
+
+    n, count = gain.shape
+    upper = [np.kron(np.ones(n), np.eye(count)[a]) for a in places]
+    found = linprog(
+        -gain.ravel(), A_ub=np.array(upper), b_ub=list(places.values()),
+        A_eq=np.kron(np.eye(n), np.ones(count)), b_eq=np.ones(n), bounds=(0, 1),
+    )  # fmt: skip
+    return -found.fun
+
+
+@pytest.mark.parametrize("kind", ["any", "far above the default", "ties", "all equal", "equal actions", "large"])
+def test_prices_of_several_actions_are_the_best_assignment(kind):
+    """Shares are never exceeded; without ties the dual prices give what a program over all assignments gives."""
+    for _ in range(12):
+        n, count = int(rng.integers(5, 70)), int(rng.integers(2, 6))
+        gain = rng.normal(rng.normal(size=count), rng.uniform(0.1, 2.0, count), (n, count))
+        match kind:
+            case "far above the default":
+                gain[:, 1:] = 1000.0 + 0.01 * gain[:, 1:]
+            case "ties":
+                gain = np.round(gain)
+            case "all equal":
+                gain[:] = 0.0
+            case "equal actions":
+                gain[:, 1:] = gain[:, [1]]
+            case "large":
+                gain *= 1e9
+        gain -= gain[:, :1]
+        limited = rng.permutation(np.arange(1, count))[: rng.integers(1, count)]
+        shares = {int(action): float(rng.uniform(0.02, 0.6)) for action in limited}
+        prices = capacity_prices(gain, shares)
+        taken = priced_action(gain, prices)
+        for action, share in shares.items():
+            assert np.sum(taken == action) <= share * n + 1e-9
+        assert all(prices[action] == 0.0 for action in range(count) if action not in shares)
+        assert (prices >= 0.0).all()
+        if kind not in ("ties", "all equal", "equal actions"):
+            places = {action: np.floor(share * n + 1e-9) for action, share in shares.items()}
+            assert_allclose(gain[np.arange(n), taken].sum(), best_assignment(gain, places), rtol=1e-9, atol=1e-9)
+
+
+def test_rows_of_equal_gain_are_decided_alike():
+    gain = np.column_stack([np.zeros(10), [3.0, 2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 0.0, -1.0, -1.0]])
+    for places, expected in ((0, 0), (1, 1), (2, 1), (4, 1), (5, 5), (6, 5), (7, 7), (9, 8)):
+        taken = priced_action(gain, capacity_prices(gain, {1: places / 10}))
+        assert taken.sum() == expected, places
+        assert taken.tolist() == sorted(taken.tolist(), reverse=True)
+
+
+def test_gains_within_rounding_count_as_equal():
+    base = np.repeat([2.0, 1.0], [30, 70])
+    jitter = 1e-7 * rng.normal(size=(3, 100))
+    taken = []
+    for shift in jitter:
+        gain = np.column_stack([np.zeros(100), base + jitter[0]])
+        prices = capacity_prices(gain, {1: 0.5}, rounding=1e-6)
+        taken.append(priced_action(np.column_stack([np.zeros(100), base + shift]), prices))
+    assert_array_equal(taken[0], taken[1])
+    assert_array_equal(taken[0], taken[2])
+    assert taken[0].sum() == 30, "seventy alike do not fit into the twenty places left"
+
+
+# -- without JAX ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["file", "mixture_file"])
+def test_loading_and_deciding_import_neither_jax_nor_scipy(which, request):
+    file = request.getfixturevalue(which)
+    code = f"""
+        import sys
+        import numpy as np
+        import gbpl
+        policy = gbpl.load({str(file)!r})
+        decided = policy.decide(np.zeros((5, 4)))
+        heavy = [name for name in ("jax", "sklearn", "scipy", "pandas", "pyarrow", "optax") if name in sys.modules]
+        print(heavy, len(decided), decided.action[0])
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert out.stdout.split()[:2] == ["[]", "5"]
+
+
+def test_rows_of_the_fit_are_not_in_the_file(file):
+    content = file.read_bytes()
+    for row in (X[0], Y3[1], X[17]):
+        for number in row:
+            assert np.float64(number).tobytes() not in content
+            assert repr(float(number)).encode() not in content
+    with safe_open(file, framework="numpy") as opened:
+        assert max(opened.get_tensor(name).shape[0] for name in opened.keys()) != N  # noqa: SIM118
+
+
+def test_frames_need_the_columns_of_the_fit(tmp_path):
+    names = ["a", "b", "c", "d"]
+    policy = GBPLNet(model=MLP(hidden=(4,)), fit_config=FitConfig(max_epochs=2), random_state=0)
+    policy.fit(pd.DataFrame(X, columns=names), Y3[:, :2])
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    frame = pd.DataFrame(NEW, columns=names)
+    assert_allclose(loaded.predict_proba(frame), policy.predict_proba(frame), atol=1e-6)
+    with pytest.raises(ValueError, match="no column 'b'"):
+        loaded.predict(frame.rename(columns={"b": "z"}))
+    with pytest.raises(ValueError, match="4 features"):
+        loaded.predict(NEW[:, :3])
+    with pytest.raises(ValueError, match="first in row 2"):
+        loaded.predict(np.where(np.arange(len(NEW))[:, None] == 2, np.nan, NEW))
+    assert len(loaded.decide(NEW[:0])) == 0
+
+
+def test_labels_keep_their_type(tmp_path):
+    for labels in ([0, 1], ["b", "a"], [False, True], [0.5, 2.0], ["a", 1]):
+        policy = GBPLNet(model=Linear(), actions=labels, fit_config=FitConfig(max_epochs=2), random_state=0)
+        policy.fit(X, Y3[:, :2]).save(tmp_path / "p")
+        found = gbpl.load(tmp_path / "p").actions_.tolist()
+        assert found == labels
+        assert [type(label) for label in found] == [type(label) for label in labels]
+    policy.actions_ = np.array([(0, 1), None], object)
+    with pytest.raises(ValueError, match="use text or numbers"):
+        policy.save(tmp_path / "p")
+
+
+def test_a_policy_that_holds_code_is_not_saved(tmp_path):
+    model = (lambda key, n, k: {"w": np.zeros((n, k), np.float32)}, lambda params, x: x @ params["w"])
+    policy = GBPLNet(model=model, fit_config=FitConfig(max_epochs=1), random_state=0).fit(X, Y3[:, :2])
+    with pytest.raises(ValueError, match="holds code"):
+        policy.save(tmp_path / "p")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_without_rows_saves_without_draws(tmp_path):
+    policy = pickle.loads(pickle.dumps(fitted("binary")))
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    assert_allclose(loaded.predict_proba(NEW), fitted("binary").predict_proba(NEW), atol=1e-6)
+    with pytest.raises(ValueError, match="without posterior draws"):
+        loaded.action_probability(NEW)
+
+
+# -- many rows, one row, several threads ------------------------------------------------------------------------------
+
+
+def test_a_row_is_decided_the_same_alone_and_among_others(file):
+    policy = gbpl.load(file)
+    together = policy.predict_proba(NEW)
+    chances = policy.action_probability(NEW)
+    for rows in (1, 2, 17, 513):
+        assert_allclose(policy.predict_proba(NEW[:rows]), together[:rows], atol=2e-6)
+        close = np.abs(policy.action_probability(NEW[:rows]) - chances[:rows]).max(axis=1) <= 1.01 / 400
+        assert close.all()
+    gain = policy.expected_gain(NEW)
+    assert (gain[:, 0] == 0.0).all(), "over the first action, the default"
+    number = np.argmax(gain, axis=1)
+    assert_allclose(policy.decide(NEW).expected_gain, gain[np.arange(len(NEW)), number])
+    assert (policy.decide(NEW).action == policy.actions_[number]).all()
+
+
+@pytest.mark.parametrize("name", ["three", "linear", "random features", "silu"])
+def test_many_members_at_a_time_are_each_member_by_itself(name):
+    policy = fitted(name).frozen(draws=0)
+    networks, x = policy.networks, ((NEW - policy.mean) / policy.scale).astype(np.float32)
+    count = len(policy.actions_)
+    deviation = sum(
+        weight * (networks.policy(networks.basis(member, x) @ networks.last[member]) - 1.0 / count)
+        for member, weight in enumerate(policy.weights)
+    )
+    assert_allclose(policy.predict_proba(NEW), project(1.0 / count + deviation), atol=1e-6)
+
+
+def test_blocks_and_members_at_a_time_change_nothing(file, monkeypatch):
+    expected = gbpl.load(file).decide(NEW[:700])
+    for block, cached in ((64, 1), (128, 1 << 30), (1 << 20, 1 << 10)):
+        monkeypatch.setattr("gbpl.frozen.committee.BLOCK", block)
+        monkeypatch.setattr("gbpl.frozen.committee.CACHED", cached)
+        found = gbpl.load(file).decide(NEW[:700])
+        assert_allclose(found.expected_gain, expected.expected_gain, atol=1e-4)
+        assert np.mean(found.probability != expected.probability) < 0.01
+
+
+def test_blas_has_its_threads_back_whoever_ends_first(file):
+    """Decisions made at the same time share one limit; when the last one ends it goes."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    from gbpl.runtime.threads import one_thread
+
+    def threads():
+        return [lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"]
+
+    policy = gbpl.load(file)
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        first, second = one_thread(), one_thread()
+        first.__enter__()
+        second.__enter__()
+        assert set(threads()) == {1}
+        first.__exit__(None, None, None)
+        assert set(threads()) == {1}
+        second.__exit__(None, None, None)
+        assert threads() == before
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(policy.predict_proba, [NEW] * 8))
+        assert threads() == before
+        for one in found[1:]:
+            assert_array_equal(one, found[0])
+        with pytest.raises(RuntimeError, match="stop"), one_thread():
+            raise RuntimeError("stop")
+        assert threads() == before
+
+
+def test_one_row_starts_no_threads(file, monkeypatch):
+    monkeypatch.setattr("gbpl.frozen.committee.ThreadPoolExecutor", None)
+    policy = gbpl.load(file)
+    policy.decide(NEW[:1])
+    policy.decide(NEW[:500])
+    with pytest.raises(TypeError):
+        policy.decide(NEW[:1500])
+
+
+# -- files that are none --------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_byte_is_noticed(file, tmp_path):
+    """Any bit, anywhere: an error that says so, or (in the blanks that pad the header) the same policy."""
+    content = bytearray(file.read_bytes())
+    told = int.from_bytes(content[:8], "little")
+    places = np.unique(np.concatenate([np.arange(8), rng.integers(8, 8 + told, 60), rng.integers(0, len(content), 60)]))
+    expected = gbpl.load(file).predict_proba(NEW[:5])
+    noticed = 0
+    for place in places:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        (tmp_path / "p").write_bytes(damaged)
+        try:
+            found = gbpl.load(tmp_path / "p").predict_proba(NEW[:5])
+        except SavedPolicyError:
+            noticed += 1
+        else:
+            assert content[place : place + 1].isspace(), place
+            assert_array_equal(found, expected)
+    assert noticed >= len(places) - 8
+
+
+@pytest.mark.parametrize("length", [0, 3, 8, 50, 1000, -1000, -1])
+def test_a_truncated_file_is_refused(file, tmp_path, length):
+    (tmp_path / "p").write_bytes(file.read_bytes()[:length])
+    with pytest.raises(SavedPolicyError, match="damaged"):
+        gbpl.load(tmp_path / "p")
+
+
+def header_of(file):
+    with safe_open(file, framework="numpy") as opened:
+        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        return json.loads(opened.metadata()["gbpl policy"]), arrays
+
+
+def forged(path, header, arrays, told=None, **changes):
+    """A file with a right checksum: what somebody who knows the format could write."""
+    told = json.loads(header["policy"]) | changes if told is None else told
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}  # else they are written otherwise
+    text = told if isinstance(told, str) else json.dumps(told)
+    header = header | {"policy": text, "sha256": _digest(text, arrays)}
+    path.write_bytes(save(arrays, metadata={"gbpl policy": json.dumps(header)}))
+    return path
+
+
+def test_a_newer_format_says_so(file, tmp_path):
+    header, arrays = header_of(file)
+    forged(tmp_path / "p", header | {"format": 3}, arrays)
+    with pytest.raises(SavedPolicyError, match="newer gbpl"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_a_pickle_is_never_opened(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (exec, (f"open({str(tmp_path / 'boom')!r}, 'w')",))
+
+    (tmp_path / "p").write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(SavedPolicyError):
+        gbpl.load(tmp_path / "p")
+    assert not (tmp_path / "boom").exists()
+
+
+HOSTILE = {
+    "no such activation": {"activation": "exec"},
+    "activation that is no text": {"activation": ["tanh"]},
+    "one action": {"actions": ["a"]},
+    "many actions": {"actions": ["a", "b", "c", "d"]},
+    "actions nested": {"actions": [["a"], "b", "c"]},
+    "twice the same": {"actions": ["a", "a", "b"]},
+    "wrong squashing": {"squashing": "tanh"},
+    "gain": {"gain": "1e400"},
+    "gain true": {"gain": True},
+    "names": {"features": ["a"]},
+    "names of numbers": {"features": [1, 2, 3, 4]},
+    "slope": {"slope": [1.0]},
+    "rule": {"rule": None},
+    "default": {"rule": {"default": 7, "defer": 0.5, "prices": []}},
+    "default true": {"rule": {"default": True, "defer": 0.5, "prices": []}},
+    "defer": {"rule": {"default": 0, "defer": 5, "prices": []}},
+    "prices": {"rule": {"default": 0, "defer": 0.5, "prices": [1.0]}},
+    "summary": {"summary": "text"},
+    "encoder": {"encoder": {"columns": "all"}},
+    "no gain": {"gain": None},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_settings_are_refused(file, tmp_path, name):
+    forged(tmp_path / "p", *header_of(file), **HOSTILE[name])
+    with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_hostile_arrays_are_refused(file, tmp_path):
+    header, arrays = header_of(file)
+    last = arrays["last"]
+    for change in (
+        {"last": last[:, :-1]}, {"last": last.astype(np.float64)}, {"last": np.full_like(last, np.nan)},
+        {"weights": arrays["weights"][:-1]}, {"scale": np.zeros_like(arrays["scale"])}, {"mean": arrays["mean"][:2]},
+        {"hidden0": arrays["hidden0"][:, :2]}, {"hidden7": arrays["hidden0"]}, {"extra": last},
+        {"draw_member": arrays["draw_member"] + 10_000}, {"draw_member": arrays["draw_member"][1:]},
+        {"draws": arrays["draws"][:, 1:]}, {"last": np.zeros((0, 3, 3), np.float32)}, {"/last": last},
+    ):  # fmt: skip
+        forged(tmp_path / "p", header, arrays | change)
+        with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+            gbpl.load(tmp_path / "p")
+    del arrays["draws"]
+    forged(tmp_path / "p", header, arrays)
+    with pytest.raises(SavedPolicyError, match="it holds the arrays"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_a_policy_of_networks_is_written_as_ever(file):
+    """The whole of format 1: what earlier versions read, and wrote."""
+    policy = gbpl.load(file)
+    networks = policy.networks
+    told = {
+        "activation": "tanh", "squashing": "softmax", "gain": 1.0, "actions": ["none", "mail", "call"],
+        "features": None, "slope": [policy.gain.slope, policy.gain.se],
+        "rule": {"default": 0, "defer": 0.5, "prices": []}, "encoder": None, "summary": None,
+    }  # fmt: skip
+    arrays = {
+        "weights": policy.weights, "mean": policy.mean, "scale": policy.scale, "last": networks.last,
+        "hidden0": networks.hidden[0], "hidden1": networks.hidden[1], "draws": policy.parts[0].draws,
+        "draw_member": policy.parts[0].draw_member,
+    }  # fmt: skip
+    header = {"format": 1, "sha256": _digest(json.dumps(told), arrays), "policy": json.dumps(told)}
+    assert file.read_bytes() == save(arrays, metadata={"gbpl policy": json.dumps(header)})
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_other_format_is_refused(file, mixture_file, tmp_path, version):
+    header, arrays = header_of(mixture_file if version == 1 else file)
+    forged(tmp_path / "p", header | {"format": version}, arrays)
+    with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+        gbpl.load(tmp_path / "p")
+
+
+PARTS = [
+    {"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 0}, {"kind": "forests"},
+    {"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 5},
+]  # fmt: skip
+HOSTILE_PARTS = {
+    "none": [],
+    "two": PARTS[:2],
+    "four": [*PARTS, {"kind": "forests"}],
+    "another order": PARTS[::-1],
+    "no table": [*PARTS[:2], "networks"],
+    "a number": 3,
+    "no such kind": [PARTS[0], {"kind": "exec"}, PARTS[2]],
+    "kind that is no text": [PARTS[0], {"kind": ["forests"]}, PARTS[2]],
+    "no kind": [PARTS[0], {}, PARTS[2]],
+    "other knots": [*PARTS[:2], PARTS[2] | {"knots": 6}],
+    "knots true": [*PARTS[:2], PARTS[2] | {"knots": True}],
+    "knots of a float": [*PARTS[:2], PARTS[2] | {"knots": 5.0}],
+    "a billion knots": [*PARTS[:2], PARTS[2] | {"knots": 10**9}],
+    "two knots": [*PARTS[:2], PARTS[2] | {"knots": 2}],
+    "no knots": [PARTS[0] | {"knots": None}, *PARTS[1:]],
+    "activation": [PARTS[0] | {"activation": "exec"}, *PARTS[1:]],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_PARTS)
+def test_hostile_parts_are_refused(mixture_file, tmp_path, name):
+    header, arrays = header_of(mixture_file)
+    assert json.loads(header["policy"])["parts"] == PARTS
+    forged(tmp_path / "p", header, arrays, parts=HOSTILE_PARTS[name])
+    with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_hostile_trees_are_refused(mixture_file, tmp_path):
+    header, arrays = header_of(mixture_file)
+    trees = {name.removeprefix("part1/"): array for name, array in arrays.items() if name.startswith("part1/")}
+    feature, threshold, value, forest = (trees[name] for name in ("feature", "threshold", "value", "forest"))
+    shallow = {"feature": feature[:, :, :6], "threshold": threshold[:, :, :6], "value": value[:, :, :7]}
+    nodes = 2**11 - 1
+    deep = {
+        "feature": np.zeros((2, 1, nodes), np.int32), "threshold": np.zeros((2, 1, nodes), np.float32),
+        "value": np.zeros((2, 1, nodes + 1, 8), np.float32),
+    }  # fmt: skip
+    for change, reason in (
+        ({"feature": feature + 4}, "a feature that there is not"), ({"feature": feature - 4}, "that there is not"),
+        ({"feature": feature.astype(np.float32)}, "holds float32"), ({"feature": feature[:1]}, "threshold"),
+        ({"threshold": np.full_like(threshold, np.inf)}, "not finite"), ({"threshold": threshold[:, :1]}, "threshold"),
+        ({"value": value[:, :, :4]}, "leaf"), ({"value": value[..., :3]}, "does not fit"),
+        ({"value": value[0]}, "has shape"),
+        ({"value": np.full_like(value, np.nan)}, "not finite"), ({"forest": forest + 2}, "no forest"),
+        ({"forest": forest - 1}, "no forest"), ({"forest": forest[1:]}, "no forest"),
+        ({"forest": forest.astype(np.int64)}, "int64"), (shallow, "not whole"), (deep, "deeper than 10"),
+        ({"last": trees["last"][1:]}, "does not fit"), ({"draw_member": trees["draw_member"] + 99}, "no member"),
+        ({"weights": trees["weights"][1:]}, "no forest"), ({"hidden0": trees["last"]}, "holds the arrays"),
+    ):  # fmt: skip
+        forged(tmp_path / "p", header, arrays | {f"part1/{name}": array for name, array in change.items()})
+        with pytest.raises(SavedPolicyError, match=f"damaged, or was never a policy: .*{reason}"):
+            gbpl.load(tmp_path / "p")
+    for name in ("part1/feature", "part1/draws", "mean", "part2/last"):
+        forged(tmp_path / "p", header, {other: array for other, array in arrays.items() if other != name})
+        with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+            gbpl.load(tmp_path / "p")
+    for name in ("last", "part3/last", "part1/part1/last", "/last", "/mean", "part1//last"):
+        forged(tmp_path / "p", header, arrays | {name: arrays.get(name.removeprefix("/"), trees["last"])})
+        with pytest.raises(SavedPolicyError, match="it holds the arrays"):
+            gbpl.load(tmp_path / "p")
+
+
+@pytest.mark.parametrize("told", ["[]", "{", "NaN", '{"gain": NaN}', "{}", "[" * 100_000, '"policy"'])
+def test_hostile_json_is_refused(file, tmp_path, told):
+    forged(tmp_path / "p", *header_of(file), told=told)
+    with pytest.raises(SavedPolicyError):
+        gbpl.load(tmp_path / "p")
+
+
+def test_other_files_are_refused(file, tmp_path):
+    with pytest.raises(SavedPolicyError, match="there is no file"):
+        gbpl.load(tmp_path / "nothing")
+    with pytest.raises(SavedPolicyError, match="not a file"):
+        gbpl.load(tmp_path)
+    (tmp_path / "other.safetensors").write_bytes(save({"a": np.zeros(3)}))
+    with pytest.raises(SavedPolicyError, match="does not say that it is one"):
+        gbpl.load(tmp_path / "other.safetensors")
+    (tmp_path / "text.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(SavedPolicyError, match="damaged"):
+        gbpl.load(tmp_path / "text.csv")
+    huge = (1 << 62).to_bytes(8, "little")
+    (tmp_path / "huge").write_bytes(huge + b"{}")
+    with pytest.raises(SavedPolicyError, match="claims"):
+        gbpl.load(tmp_path / "huge")
+
+
+def test_saving_is_whole_or_not_at_all(file, tmp_path, monkeypatch):
+    (tmp_path / "p").write_text("old")
+    policy = gbpl.load(file)
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", lambda *given: (_ for _ in ()).throw(OSError("disk")))
+        with pytest.raises(OSError, match="disk"):
+            policy.save(tmp_path / "p")
+    assert (tmp_path / "p").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+    policy.save(tmp_path / "p")
+    assert (tmp_path / "p").read_bytes() == file.read_bytes(), "what is loaded is saved as it was"
+    for wrong in (tmp_path, tmp_path / "no" / "p"):
+        with pytest.raises(ValueError, match="folder"):
+            policy.save(wrong)

@@ -1,0 +1,419 @@
+"""Averages of learners: weights against brute force, folds that see nothing of each other, two accounts of welfare."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.linear_model import LogisticRegression
+
+import gbpl.nuisance.averaged
+import gbpl.nuisance.cross_fit
+from gbpl import EstimatedPropensityWarning, FitConfig, LoggedFeedback, fold_rows
+from gbpl.feedback.full import Standardizer
+from gbpl.models.splines import spline_curves
+from gbpl.nuisance.averaged import (
+    RIDGES,
+    additive_means,
+    averaged_propensity,
+    convex_weights,
+    forest_means,
+    mixture_weights,
+)  # fmt: skip
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.path.out_of_fold import LEAST_DOUBT, ZetaPath, _both_accounts, average_weights, dropped_small
+
+ROWS, FOLDS = 160, 3
+
+
+def log_of(n: int = ROWS, *, seed: int = 0, actions: int = 2, **given: Any) -> LoggedFeedback:
+    """A randomized log: action 1 pays where the first feature is positive, action 2 as much as the second."""
+    rng = np.random.default_rng(seed)
+    x, action = rng.normal(size=(n, 3)), rng.integers(0, actions, n)
+    means = np.column_stack([np.zeros(n), 2.0 * (x[:, 0] > 0), x[:, 1]])
+    outcome = 10.0 + means[np.arange(n), action] + 0.5 * rng.normal(size=n)
+    return LoggedFeedback.of(x, outcome, action, **{"propensity": np.full((n, actions), 1.0 / actions), **given})
+
+
+def dealt(log: LoggedFeedback, folds: int = FOLDS) -> list[np.ndarray]:
+    return fold_rows(len(log), folds, seed=0, strata=log.action, groups=log.groups)
+
+
+def with_outcomes(log: LoggedFeedback, outcome: np.ndarray) -> LoggedFeedback:
+    given = {"propensity": log.propensity, "sample_weight": log.weights, "groups": log.groups}
+    return LoggedFeedback.of(log.x, outcome, log.action, **given)
+
+
+@pytest.fixture
+def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough of them that every row is out of some bag."""
+    monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
+
+
+# -- weights ----------------------------------------------------------------------------------------------
+
+
+def grid(count: int, steps: int = 50) -> np.ndarray:
+    """Points c >= 0 with sum one."""
+    points = itertools.product(range(steps + 1), repeat=count - 1)
+    return np.array([(*point, steps - sum(point)) for point in points if sum(point) <= steps]) / steps
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_convex_weights_have_the_least_squared_error(weighted: bool, scale: float) -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.normal(size=80)
+    told = truth[:, None] * [1.2, 0.5, -1.0] + rng.normal(size=(80, 3)) * [0.5, 0.3, 1.0]
+    outcome, weights = truth + rng.normal(size=80), rng.uniform(0.0, 3.0, 80) if weighted else None
+    found = convex_weights(scale * told, scale * outcome, weights)
+    assert found.min() >= 0.0
+    assert found.sum() == pytest.approx(1.0)
+
+    def error(c: np.ndarray) -> float:
+        return float(np.average((outcome - told @ c) ** 2, weights=weights))
+
+    errors = [error(c) for c in grid(3)]
+    assert error(found) <= min(errors)
+    assert_allclose(found, grid(3)[int(np.argmin(errors))], atol=0.02)
+
+
+def test_convex_weights_of_learners_that_agree() -> None:
+    told = np.arange(5.0)[:, None].repeat(2, axis=1)
+    for outcome in (np.arange(5.0), np.zeros(5)):
+        found = convex_weights(told, outcome, None)
+        assert np.all(found >= 0.0)
+        assert found.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_mixture_weights_have_the_greatest_likelihood(weighted: bool) -> None:
+    rng = np.random.default_rng(2)
+    likelihood, weights = rng.uniform(0.05, 1.0, (60, 3)), rng.uniform(0.0, 3.0, 60) if weighted else None
+    likelihood[:, 2] *= 0.3
+    found = mixture_weights(likelihood, weights)
+    assert found.min() >= 0.0
+    assert found.sum() == pytest.approx(1.0)
+
+    def log_likelihood(c: np.ndarray) -> float:
+        return float(np.average(np.log(likelihood @ c), weights=weights))
+
+    best = max(log_likelihood(c) for c in grid(3))
+    assert log_likelihood(found) > best - 1e-4
+    assert found[2] < 0.02
+
+
+# -- additive means ---------------------------------------------------------------------------------------
+
+
+def ridge_by_hand(log: LoggedFeedback, rows: np.ndarray, action: int, ridge: float) -> np.ndarray:
+    """Means of an action by a ridge regression on the curves, from the given rows that took it."""
+    n = len(log)
+    x = Standardizer.fit(log.context, np.arange(n), log.weights).apply(log.context)
+    basis = np.column_stack([np.ones(n), spline_curves(x, 5)]).astype(float)
+    weight = np.ones(n) if log.weights is None else log.weights / log.weights.mean()
+    own = rows[log.action[rows] == action]
+    root = np.sqrt(weight[own])[:, None]
+    held = np.sqrt(ridge * np.array([1e-9, *[1.0] * (basis.shape[1] - 1)]))
+    design = np.vstack([root * basis[own], np.diag(held)])  # pseudo-rows that pull each coefficient to zero
+    wanted = np.append(root[:, 0] * log.outcome[own], np.zeros(basis.shape[1]))
+    return basis @ np.linalg.lstsq(design, wanted, rcond=None)[0]
+
+
+def outside(log: LoggedFeedback, *folds: np.ndarray) -> np.ndarray:
+    return np.setdiff1d(np.arange(len(log)), np.concatenate(folds))
+
+
+def best_ridge(log: LoggedFeedback, folds: list[np.ndarray], one: int) -> float:
+    """Of the least squared error of the other folds, each by models that saw neither it nor this one."""
+    weight = np.ones(len(log)) if log.weights is None else log.weights
+
+    def error(ridge: float) -> float:
+        total = 0.0
+        others = [fold for number, fold in enumerate(folds) if number != one]
+        for fold, action in itertools.product(others, range(len(log.actions))):
+            own = fold[log.action[fold] == action]
+            told = ridge_by_hand(log, outside(log, fold, folds[one]), action, ridge)
+            total += float(weight[own] @ (log.outcome[own] - told[own]) ** 2)
+        return total
+
+    return min(RIDGES, key=error)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_additive_means_are_ridge_regressions_without_the_folds(weighted: bool) -> None:
+    weights = np.random.default_rng(3).uniform(0.5, 2.0, ROWS) if weighted else None
+    log = log_of(actions=3, sample_weight=weights)
+    folds = dealt(log)
+    means, fold_means = additive_means(log, folds)
+    ridges = [best_ridge(log, folds, one) for one in range(FOLDS)]
+    assert RIDGES[0] < min(ridges) <= max(ridges) < RIDGES[-1]
+    for one, other in itertools.product(range(FOLDS), repeat=2):
+        for action in range(3):
+            told = ridge_by_hand(log, outside(log, folds[one], folds[other]), action, ridges[one])
+            assert_allclose(fold_means[one, folds[other], action], told[folds[other]], atol=1e-6)
+            if one == other:
+                assert_allclose(means[folds[one], action], told[folds[one]], atol=1e-6)
+
+
+def test_additive_means_follow_the_unit_and_the_level_of_the_outcome() -> None:
+    """The unit exactly; the level is held back, but by little: a millionth of what the curves are."""
+    log = log_of()
+    for plain, scaled, moved in zip(
+        additive_means(log, dealt(log)), additive_means(with_outcomes(log, 3.0 * log.outcome), dealt(log)),
+        additive_means(with_outcomes(log, 100.0 + log.outcome), dealt(log)), strict=True,
+    ):  # fmt: skip
+        assert_allclose(scaled, 3.0 * plain, rtol=1e-9)
+        assert_allclose(moved, 100.0 + plain, atol=1e-3)
+
+
+# -- who sees whom ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("learner", ["additive", "forest"])
+@pytest.mark.usefixtures("few_trees")
+def test_nothing_of_a_fold_is_in_its_means(learner: str, grouped: bool) -> None:
+    """Whatever the outcomes of a fold, level and all: what members judged on it learn from stays as it is."""
+    log = log_of(groups=np.arange(ROWS) // 4 if grouped else None)
+    folds = dealt(log)
+    outcome = log.outcome.copy()
+    outcome[folds[2]] = 300.0 + 30.0 * np.random.default_rng(4).normal(size=len(folds[2]))
+
+    def means(given: LoggedFeedback) -> Any:
+        return additive_means(given, folds) if learner == "additive" else forest_means(given, folds, seed=1)
+
+    (plain, nested), (other, other_nested) = means(log), means(with_outcomes(log, outcome))
+    assert_allclose(other[folds[2]], plain[folds[2]], rtol=1e-12)  # trees are added up in any order
+    assert_allclose(other_nested[2], nested[2], rtol=1e-12)
+    assert_allclose(nested[2, folds[2]], plain[folds[2]], rtol=1e-12)
+    for number in (0, 1):
+        assert np.abs(other[folds[number]] - plain[folds[number]]).max() > 1.0
+        assert np.abs(other_nested[number] - nested[number]).max() > 1.0
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.usefixtures("few_trees")
+def test_no_row_of_a_forest_is_told_by_itself(grouped: bool) -> None:
+    """One outcome is changed: the row's own means stay, on both levels, and with groups those of its whole group."""
+    groups = np.arange(ROWS) // 4
+    log = log_of(groups=groups if grouped else None)
+    folds, row = dealt(log), 17
+    outcome = log.outcome.copy()
+    outcome[row] += 100.0
+    before, after = (forest_means(given, folds, seed=1) for given in (log, with_outcomes(log, outcome)))
+    kept = groups == groups[row] if grouped else np.arange(ROWS) == row
+    assert_allclose(after[0][kept], before[0][kept], atol=1e-9)
+    assert_allclose(after[1][:, kept], before[1][:, kept], atol=1e-9)
+    assert np.abs(after[0] - before[0]).max() > 1.0
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_a_forest_sees_the_step_that_additive_curves_smooth_over() -> None:
+    log = log_of(400)
+    folds, rows = dealt(log), np.arange(400)
+    truth = 10.0 + 2.0 * (log.x[:, 0] > 0) * (log.action == 1)
+    errors = [
+        np.mean((told[0][rows, log.action] - truth) ** 2)
+        for told in (forest_means(log, folds, seed=0), additive_means(log, folds))
+    ]
+    assert errors[0] < errors[1] < np.var(truth)
+
+
+# -- propensities -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.usefixtures("few_trees")
+def test_averaged_propensity_of_a_step(weighted: bool) -> None:
+    """Logged with 0.85 inside a band and 0.15 outside, which no logistic regression in x can say."""
+    rng = np.random.default_rng(5)
+    n = 500
+    x = rng.normal(size=(n, 2))
+    chance = np.where(np.abs(x[:, 0]) < 0.7, 0.85, 0.15)
+    action = (rng.uniform(size=n) < chance).astype(int)
+    log = LoggedFeedback.of(x, rng.normal(size=n), action, sample_weight=rng.uniform(0.5, 2.0, n) if weighted else None)
+    folds = [dealt(log), fold_rows(n, FOLDS, seed=1, strata=log.action)]
+    table, shares = averaged_propensity(log, folds, seed=0)
+    assert_allclose(table.sum(axis=1), 1.0)
+    assert table.min() >= 0.0
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert shares["forest"] > 0.7
+    logistic = np.zeros((n, 2))
+    for fold in itertools.chain(*folds):
+        known = outside(log, fold)
+        weights = None if log.weights is None else log.weights[known]
+        fitted = LogisticRegression(max_iter=1000).fit(x[known], action[known], sample_weight=weights)
+        logistic[fold] += fitted.predict_proba(x[fold]) / 2.0
+
+    def log_likelihood(chances: np.ndarray) -> float:
+        return float(np.average(np.log(chances[np.arange(n), action]), weights=log.weights))
+
+    assert log_likelihood(table) > log_likelihood(logistic) + 0.15
+    assert np.mean(np.abs(table[:, 1] - chance)) < 0.12
+
+
+# -- the average in a cross-fitting -----------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    single: dict[str, np.ndarray] = {}
+    for name in ("forest_means", "additive_means"):
+        made = getattr(gbpl.nuisance.averaged, name)
+
+        def kept(*given: Any, name: str = name, made: Any = made, **more: Any) -> Any:
+            found = made(*given, **more)
+            single[name] = found[0]
+            return found
+
+        monkeypatch.setattr(gbpl.nuisance.cross_fit, name, kept)
+    log, rows = log_of(400), np.arange(400)
+    settings: Any = {"committee": 2, "fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu"}
+    outer = dealt(log, 3)
+    run = CrossFit(outcome_model="auto", folds=2, **settings).run(log, outer=outer)
+    single["network"] = CrossFit(folds=2, **settings).run(log, outer=outer).means
+    assert set(run.shares) == {"network", "forest", "additive"}
+    assert sum(run.shares.values()) == pytest.approx(1.0)
+    assert min(run.shares.values()) >= 0.0
+    parts = {"network": "network", "forest": "forest_means", "additive": "additive_means"}
+    expected = sum(share * single[parts[name]] for name, share in run.shares.items())
+    assert_allclose(run.means, expected, atol=1e-5)
+
+    def error(told: np.ndarray, wanted: np.ndarray) -> float:
+        return float(np.mean((told[rows, log.action] - wanted) ** 2))
+
+    truth = 10.0 + 2.0 * (log.x[:, 0] > 0) * (log.action == 1)
+    assert error(run.means, log.outcome) <= min(error(told, log.outcome) for told in single.values()) + 1e-6
+    assert error(run.means, truth) < 1.1 * min(error(told, truth) for told in single.values())
+    for number, fold in enumerate(outer):
+        assert_allclose(run.fold_means[number, fold], run.means[fold], atol=1e-5)
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_an_average_without_propensities_averages_them_too() -> None:
+    log = log_of(propensity=None)
+    settings: Any = {"fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu", "committee": 2}
+    with pytest.warns(EstimatedPropensityWarning, match="averaged with a forest"):
+        run = CrossFit(outcome_model="auto", folds=3, **settings).run(log)
+    assert run.estimated
+    assert_allclose(run.propensity.sum(axis=1), 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", EstimatedPropensityWarning)
+        given = CrossFit(outcome_model="auto", folds=3, **settings).run(log_of())
+    assert_array_equal(given.propensity, np.full((ROWS, 2), 0.5))
+
+
+@pytest.mark.parametrize("folds", [2, 3])
+@pytest.mark.usefixtures("few_trees")
+def test_fewer_than_three_folds_leave_the_network_alone(folds: int) -> None:
+    """With two of them, a model that leaves both out has nothing to learn from."""
+    settings: Any = {"fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu", "committee": 2}
+    log = log_of()
+    run = CrossFit(outcome_model="auto", folds=folds, **settings).run(log)
+    if folds == 3:
+        assert set(run.shares) == {"network", "forest", "additive"}
+        return
+    assert run.shares is None
+    assert_array_equal(run.means, CrossFit(folds=2, **settings).run(log).means)
+
+
+def test_other_words_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"outcome_model must be 'auto', .* got 'best'"):
+        CrossFit(outcome_model="best")
+
+
+# -- two accounts of welfare ------------------------------------------------------------------------------
+
+
+def accounts_by_hand(dv: float, dm: float, variance: float) -> tuple[float, float]:
+    """Difference of two entries and its variance: a normal prior around dm with variance 2 t^2, seen with noise.
+
+    In contrasts, sum (v - m)^2 = (dv - dm)^2 / 2 and the trace of their noise is variance / 2.
+    """
+    t2 = max((dv - dm) ** 2 / 2.0 - variance / 2.0, LEAST_DOUBT * variance / 2.0)
+    gain = 2.0 * t2 / (2.0 * t2 + variance)
+    return dm + gain * (dv - dm), 2.0 * t2 * (1.0 - gain)
+
+
+@pytest.mark.parametrize(("dv", "dm"), [(0.3, 0.25), (0.3, -0.2), (2.0, 0.1), (0.0, 0.0), (-1.0, 1.0)])
+def test_two_entries_in_closed_form(dv: float, dm: float) -> None:
+    covariance = np.array([[0.09, 0.04], [0.04, 0.06]])
+    variance = 0.09 + 0.06 - 2 * 0.04
+    mean, spread = _both_accounts(np.array([5.0 + dv, 5.0]), covariance, np.array([7.0 + dm, 7.0]))
+    expected, its_variance = accounts_by_hand(dv, dm, variance)
+    contrast = np.array([1.0, -1.0])
+    assert contrast @ mean == pytest.approx(expected)
+    assert contrast @ spread @ contrast == pytest.approx(its_variance)
+
+
+def path_of(welfare: np.ndarray, covariance: np.ndarray, modelled: np.ndarray | None) -> ZetaPath:
+    nothing = np.zeros(len(welfare))
+    names = ("welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size", "weight")
+    return ZetaPath(
+        zeta=np.arange(1.0, len(welfare) + 1), correction=nothing, welfare=welfare, covariance=covariance,
+        modelled=modelled, **dict.fromkeys(names, nothing),
+    )  # fmt: skip
+
+
+def test_weights_follow_both_accounts() -> None:
+    """The probability that an entry is the best is that of a normal difference above zero."""
+    covariance = np.array([[0.09, 0.04], [0.04, 0.06]])
+    welfare, modelled = np.array([0.2, 0.0]), np.array([0.3, 0.0])
+    mean, variance = accounts_by_hand(0.2, 0.3, 0.07)
+    weights = average_weights(path_of(welfare, covariance, modelled))
+    assert weights[0] == pytest.approx(norm.cdf(mean / np.sqrt(variance)), abs=0.03)
+    alone = average_weights(path_of(welfare, covariance, None))
+    assert alone[0] == pytest.approx(norm.cdf(0.2 / np.sqrt(0.07)), abs=0.03)
+
+
+def test_entries_that_hardly_count_are_dropped() -> None:
+    assert_allclose(dropped_small(np.array([0.5, 0.02, 0.46, 0.02])), [0.5 / 0.96, 0.0, 0.46 / 0.96, 0.0])
+    assert_array_equal(dropped_small(np.array([0.97, 0.03])), [0.97, 0.03])
+
+
+@pytest.mark.parametrize(("known", "noise"), [(False, 0.15), (True, 0.6)])
+def test_a_modelled_account_drops_what_hardly_counts(known: bool, noise: float) -> None:
+    """The third of three is the best in about one of a hundred draws, by one account or by both."""
+    welfare, covariance = np.array([1.0, 1.0, 0.0]), noise * np.eye(3)
+    modelled = welfare + 3.0
+    accounts = _both_accounts(welfare, covariance, modelled) if known else (welfare, covariance)
+    draws = np.random.default_rng(1).multivariate_normal(*accounts, 20_000, method="eigh")
+    assert 0.002 < np.mean(np.argmax(draws, axis=1) == 2) < 0.018
+    weights = average_weights(path_of(welfare, covariance, modelled if known else None))
+    assert weights.sum() == pytest.approx(1.0)
+    assert weights[:2].min() > 0.4
+    assert (weights[2] == 0.0) == known
+
+
+def test_accounts_that_agree_are_believed() -> None:
+    """No bias to be seen: the mean is near the model's, with less noise than the welfare has."""
+    rng = np.random.default_rng(6)
+    half = rng.normal(size=(4, 8))
+    covariance, modelled = half @ half.T / 8.0, np.array([0.0, 1.0, 2.0, 3.0])
+    mean, spread = _both_accounts(modelled + 5.0, covariance, modelled)
+    assert_allclose(mean - mean.mean(), modelled - modelled.mean())
+    contrast = np.eye(4) - 0.25
+    assert np.trace(spread) < 0.3 * np.trace(contrast @ covariance @ contrast)
+
+
+def test_a_model_that_is_far_off_is_not_believed() -> None:
+    rng = np.random.default_rng(7)
+    half = rng.normal(size=(4, 8))
+    covariance, welfare = half @ half.T / 8.0, rng.normal(size=4)
+    contrast = np.eye(4) - 0.25
+    mean, spread = _both_accounts(welfare, covariance, np.array([1e3, -2e3, 3e3, 0.0]))
+    assert_allclose(mean, contrast @ welfare, atol=1e-2)
+    assert_allclose(spread, contrast @ covariance @ contrast, atol=1e-2)
+
+
+def test_without_noise_or_difference_the_welfare_is_all_there_is() -> None:
+    welfare = np.array([1.0, 2.0])
+    mean, spread = _both_accounts(welfare, np.zeros((2, 2)), welfare)
+    assert_array_equal(mean, welfare)
+    assert_array_equal(spread, np.zeros((2, 2)))

@@ -1,0 +1,515 @@
+"""The zeta path: welfare out of fold against plain NumPy, selection and averaging (sections 4.2 and 9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+
+import gbpl.fitting.stack
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, StackFit, Surrogate, ZetaPath
+from gbpl.path.out_of_fold import AUTO_PATH, OutOfFold, average_weights, common_size, select_weights
+
+ZETAS = np.array([2.0, 0.5, 0.01])
+ROWS = 40
+
+
+def made_up(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Policies of three zetas, outcomes and weights."""
+    rng = np.random.default_rng(seed)
+    policies = rng.dirichlet(np.ones(count), (len(ZETAS), ROWS))
+    return policies, rng.normal(size=(ROWS, count)) + 0.3, rng.uniform(0.2, 3.0, ROWS)
+
+
+def judged(
+    policies: np.ndarray,
+    outcomes: np.ndarray,
+    weight: np.ndarray | None,
+    surrogate: Surrogate,
+    zetas: np.ndarray = ZETAS,
+    *,
+    level: float = 0.0,
+) -> ZetaPath:
+    judge = OutOfFold(zetas, surrogate, level=level)
+    judge.add(policies, outcomes, weight)
+    return judge.path()
+
+
+def gains(policy: np.ndarray, outcomes: np.ndarray) -> np.ndarray:
+    """Outcome of the action that the deterministic rule takes (no ties in made-up policies)."""
+    return np.array([outcomes[i, int(np.argmax(policy[i]))] for i in range(len(outcomes))])
+
+
+def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
+    """Of a weighted mean, rows independent: sqrt(sum w^2 (v - V)^2) / sum w."""
+    mean = np.average(values, weights=weight)
+    return float(np.sqrt(np.sum(weight**2 * (values - mean) ** 2)) / np.sum(weight))
+
+
+def path_of(welfare: Any, covariance: Any = None, **columns: Any) -> ZetaPath:
+    """A path of which only welfare, its covariance and the columns given matter."""
+    count = len(welfare)
+    names = ("welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size", "weight")
+    given = {
+        **dict.fromkeys(names, np.zeros(count)),
+        "zeta": np.arange(1.0, count + 1),
+        "correction": np.ones(count),
+        **{name: np.array(column, float) for name, column in columns.items()},
+    }
+    spread = np.eye(count) if covariance is None else covariance
+    return ZetaPath(welfare=np.array(welfare, float), covariance=np.array(spread, float), **given)
+
+
+# -- judging ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_welfare_and_its_standard_error(count: int, weighted: bool) -> None:
+    policies, outcomes, weight = made_up(count)
+    surrogate = Binary() if count == 2 else FullVector(count)
+    path = judged(policies, outcomes, weight if weighted else None, surrogate)
+    weight = weight if weighted else np.ones(ROWS)
+    taken = [gains(policy, outcomes) for policy in policies]
+    welfare = [np.average(v, weights=weight) for v in taken]
+    best = int(np.argmax(welfare))
+    assert_allclose(path.welfare, welfare)
+    assert_allclose(path.welfare_se, [standard_error(v, weight) for v in taken])
+    assert_allclose(path.shortfall, max(welfare) - np.array(welfare), atol=1e-12)
+    assert_allclose(path.shortfall_se, [standard_error(taken[best] - v, weight) for v in taken], atol=1e-8)
+    assert path.shortfall[best] == 0.0
+    assert path.shortfall_se[best] == 0.0
+
+
+def test_unweighted_standard_error_is_the_textbook_one() -> None:
+    policies, outcomes, _ = made_up(2)
+    path = judged(policies, outcomes, None, Binary())
+    assert_allclose(path.welfare_se, [gains(policy, outcomes).std() / np.sqrt(ROWS) for policy in policies])
+
+
+def test_covariance_of_the_welfares() -> None:
+    policies, outcomes, weight = made_up(2)
+    taken = np.stack([gains(policy, outcomes) for policy in policies])
+    centred = (taken - np.average(taken, axis=1, weights=weight)[:, None]) * weight
+    assert_allclose(judged(policies, outcomes, weight, Binary()).covariance, centred @ centred.T / weight.sum() ** 2)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_randomized_and_penalized_welfare_binary(weighted: bool) -> None:
+    policies, outcomes, weight = made_up(2)
+    path = judged(policies, outcomes, weight if weighted else None, Binary())
+    weight = weight if weighted else np.ones(ROWS)
+    randomized = [np.average(np.sum(p * outcomes, axis=1), weights=weight) for p in policies]
+    squares = [np.average((2 * p[:, 1] - 1) ** 2, weights=weight) for p in policies]
+    assert_allclose(path.randomized_welfare, randomized)
+    # equivalence theorem, binary: W = V - zeta/4 E f^2
+    assert_allclose(path.penalized_welfare, randomized - ZETAS / 4.0 * np.array(squares), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "penalty"),
+    [
+        (FullVector(3), lambda p: np.sum(p**2, axis=1) / 2.0),  # equivalence theorem, full vector: zeta/2 |delta|^2
+        (BaselineGap(3, baseline=1), lambda p: np.sum((2.0 * p[:, [0, 2]] - 1.0) ** 2, axis=1) / 4.0),  # zeta/4 |f|^2
+    ],
+    ids=["full", "gap"],
+)
+def test_penalized_welfare_of_more_actions(surrogate: Surrogate, penalty: Any) -> None:
+    policies, outcomes, weight = made_up(3)
+    path = judged(policies, outcomes, weight, surrogate)
+    expected = [
+        np.average(np.sum(p * outcomes, axis=1) - zeta * penalty(p), weights=weight)
+        for p, zeta in zip(policies, ZETAS, strict=True)
+    ]
+    assert_allclose(path.penalized_welfare, expected, rtol=1e-5)
+
+
+def test_size_is_the_distance_from_uniform() -> None:
+    policies, outcomes, weight = made_up(3)
+    path = judged(policies, outcomes, weight, FullVector(3))
+    expected = [np.sqrt(np.average(np.sum((p - 1 / 3) ** 2, axis=1), weights=weight)) for p in policies]
+    assert_allclose(path.size, expected)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_may_come_in_parts(weighted: bool) -> None:
+    policies, outcomes, weight = made_up(3)
+    given = weight if weighted else None
+    whole = judged(policies, outcomes, given, FullVector(3))
+    judge = OutOfFold(ZETAS, FullVector(3))
+    for rows in (slice(0, 7), slice(7, 8), slice(8, ROWS)):
+        judge.add(policies[:, rows], outcomes[rows], None if given is None else given[rows])
+    parts = judge.path()
+    for name in (*whole.to_dict(), "covariance"):
+        assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_added_are_one_pass(weighted: bool) -> None:
+    policies, outcomes, weight = made_up(3)
+    given, correction = weight if weighted else None, np.array([1.0, 0.0, 1.0])
+    whole = OutOfFold(ZETAS, FullVector(3), correction, level=0.7)
+    whole.add(policies, outcomes, given)
+    empty = whole.fresh()
+    assert (empty.total, empty.level) == (0.0, 0.7)
+    parts = []
+    for rows in (slice(0, 7), slice(7, 8), slice(8, ROWS)):
+        parts.append(empty.fresh())
+        parts[-1].add(policies[:, rows], outcomes[rows], None if given is None else given[rows])
+    before = [part.path() for part in parts]
+    together, again = (parts[0] + parts[1] + parts[2]).path(), (parts[2] + empty + parts[0] + parts[1]).path()
+    expected = whole.path()
+    assert_array_equal(expected.correction, correction)
+    assert (expected.covariance != 0.0).all()
+    for name in (*expected.to_dict(), "covariance"):
+        assert_allclose(getattr(together, name), getattr(expected, name), atol=1e-12, err_msg=name)
+        assert_allclose(getattr(again, name), getattr(expected, name), atol=1e-12, err_msg=name)
+        for part, old in zip(parts, before, strict=True):  # adding leaves the parts as they were
+            assert_array_equal(getattr(part.path(), name), getattr(old, name), err_msg=name)
+
+
+@pytest.mark.parametrize("level", [-3.0, 0.4, 100.0])
+def test_the_level_taken_off_is_given_back(level: float) -> None:
+    policies, outcomes, weight = made_up(3)
+    plain, moved = (judged(policies, outcomes, weight, FullVector(3), level=c) for c in (0.0, level))
+    for name in (*plain.to_dict(), "covariance"):
+        assert_allclose(getattr(moved, name), getattr(plain, name), atol=1e-7, err_msg=name)
+
+
+def test_only_ratios_of_weights_matter_to_the_path() -> None:
+    policies, outcomes, weight = made_up(2)
+    one, other = (judged(policies, outcomes, c * weight, Binary()) for c in (1.0, 100.0))
+    for name in (*one.to_dict(), "covariance"):
+        assert_allclose(getattr(one, name), getattr(other, name), atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("shift", [1e6, 1e9])
+def test_a_large_common_level_leaves_the_standard_errors_alone(shift: float) -> None:
+    policies, outcomes, weight = made_up(2)
+    near, far = (
+        judged(policies, outcomes + c, weight, Binary(), level=float(np.mean(outcomes + c))) for c in (0.0, shift)
+    )
+    assert_allclose(far.welfare - shift, near.welfare, atol=1e-14 * shift)
+    assert_allclose(far.welfare_se, near.welfare_se, rtol=1e-4)
+    assert_allclose(far.shortfall_se, near.shortfall_se, rtol=1e-4, atol=1e-6)
+    assert_allclose(average_weights(far), average_weights(near), atol=0.02)
+
+
+def test_the_path_is_a_table() -> None:
+    path = judged(*made_up(2), Binary())
+    columns = path.to_dict()
+    assert {"zeta", "welfare", "welfare_se", "randomized_welfare", "penalized_welfare", "weight"} <= set(columns)
+    assert columns["correction"].tolist() == [1.0] * len(ZETAS)  # full feedback has no correction to leave out
+    frame = pd.DataFrame(columns)
+    assert frame.shape == (len(ZETAS), len(columns))
+    assert_array_equal(frame["welfare"], path.welfare)
+    assert_array_equal(pl.DataFrame(columns)["zeta"].to_numpy(), ZETAS)
+    lines = str(path).splitlines()
+    assert len(lines) == 1 + len(ZETAS)
+    assert lines[0].split() == list(columns)
+
+
+# -- what to make of it -----------------------------------------------------------------------------------
+
+
+def test_select_takes_the_highest_welfare() -> None:
+    assert select_weights(path_of([0.1, 0.5, 0.4], np.eye(3))).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("best", [1, 3])
+def test_select_averages_the_corrections_of_the_best_zeta(best: int) -> None:
+    """Two tables at the same two zetas: the zeta is chosen, and its two entries share by who may be better."""
+    rng = np.random.default_rng(best)
+    root = 0.2 * rng.normal(size=(4, 6))
+    covariance = root @ root.T
+    welfare = np.array([0.9, 1.0, 0.95, 1.0])
+    welfare[best] += 0.1
+    path = path_of(welfare, covariance, zeta=[3.0, 0.3, 3.0, 0.3], correction=[1.0, 1.0, 0.0, 0.0])
+    weights = select_weights(path)
+    assert weights[[0, 2]].tolist() == [0.0, 0.0]
+    spread = np.sqrt(covariance[1, 1] + covariance[3, 3] - 2.0 * covariance[1, 3])
+    chance = norm.cdf((welfare[1] - welfare[3]) / spread)  # P(V_1 > V_3) of two joint normals
+    assert 0.05 < chance < 0.95
+    assert_allclose(weights[[1, 3]], [chance, 1.0 - chance], atol=0.025)
+    assert weights.sum() == 1.0
+
+
+def test_select_gives_all_to_the_better_correction_where_that_is_clear() -> None:
+    path = path_of([0.0, 1.0, 0.5, 0.2], 1e-6 * np.eye(4), zeta=[3.0, 0.3, 3.0, 0.3], correction=[1, 1, 0, 0])
+    assert select_weights(path).tolist() == [0.0, 1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("difference", "covariance"),
+    [
+        (0.0, [[1.0, 0.0], [0.0, 1.0]]),
+        (0.5, [[1.0, 0.0], [0.0, 1.0]]),
+        (0.5, [[1.0, 0.9], [0.9, 1.0]]),
+        (-0.2, [[0.04, 0.01], [0.01, 0.09]]),
+    ],
+)
+def test_average_of_two_is_the_normal_probability(difference: float, covariance: list[list[float]]) -> None:
+    c = np.array(covariance)
+    spread = np.sqrt(c[0, 0] + c[1, 1] - 2.0 * c[0, 1])
+    weights = average_weights(path_of([1.0 + difference, 1.0], c))
+    # V_0 - V_1 is normal with mean d and this spread, so P(V_0 > V_1) = Phi(d / spread)
+    assert_allclose(weights[0], norm.cdf(difference / spread), atol=0.025)
+    assert_allclose(weights.sum(), 1.0)
+
+
+def test_average_gives_all_to_a_clear_winner() -> None:
+    assert average_weights(path_of([0.0, 1.0, 0.0], 1e-4 * np.eye(3))).tolist() == [0.0, 1.0, 0.0]
+
+
+def test_average_ignores_noise_that_zetas_share() -> None:
+    shared = 100.0 * np.ones((2, 2)) + 1e-4 * np.eye(2)
+    assert average_weights(path_of([1.0, 0.9], shared)).tolist() == [1.0, 0.0]
+
+
+def test_zetas_with_the_same_decisions_share_their_weight() -> None:
+    policies, outcomes, weight = made_up(2)
+    same = np.stack([policies[0]] * 3)
+    assert_allclose(average_weights(judged(same, outcomes, weight, Binary())), 1 / 3, atol=0.03)
+
+
+def test_average_is_the_same_in_every_unit() -> None:
+    policies, outcomes, weight = made_up(2)
+    one = average_weights(judged(policies, outcomes, weight, Binary()))
+    for unit in (1e-6, 1e6):
+        other = average_weights(judged(policies, unit * outcomes, weight, Binary(), unit * ZETAS))
+        assert_allclose(other, one, atol=0.001)
+
+
+def test_average_without_any_noise() -> None:
+    assert_allclose(average_weights(path_of([1.0, 1.0], np.zeros((2, 2)))).sum(), 1.0)
+    assert average_weights(path_of([1.0, 2.0], np.zeros((2, 2)))).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 / 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_average_when_every_rule_takes_an_action_of_constant_outcome(constant: float, seed: int) -> None:
+    """As with one column, the gap, when nobody should be treated: every rule gains the same on every row."""
+    rng = np.random.default_rng(seed)
+    outcomes = np.column_stack([np.full(ROWS, constant), constant + rng.normal(size=ROWS)])
+    policies = np.stack([np.tile([p, 1.0 - p], (ROWS, 1)) for p in (0.6, 0.7, 0.9)])
+    path = judged(policies, outcomes, rng.uniform(0.2, 3.0, ROWS), Binary())
+    assert_allclose(path.welfare, constant, atol=1e-12)
+    assert_allclose(path.welfare_se, 0.0, atol=1e-6 * (1.0 + constant))
+    weights = average_weights(path)
+    assert (weights >= 0).all()
+    assert_allclose(weights.sum(), 1.0)
+
+
+def test_average_takes_a_covariance_with_rounding_errors() -> None:
+    """Equal rows of a covariance leave eigenvalues a little below zero."""
+    rough = np.full((3, 3), 1.0) - 1e-8 * np.eye(3)
+    assert_allclose(average_weights(path_of([1.0, 1.0, 1.0], rough)).sum(), 1.0)
+    assert average_weights(path_of([1.0, 2.0, 1.0], rough)).tolist() == [0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("size", [0.3, 1e-9, 0.7071])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_single_zeta_counts_exactly_one(count: int, size: float) -> None:
+    """Selected members are not rescaled, whatever the sizes of the others."""
+    weight = np.eye(count)[-1]
+    sizes = np.append(np.full(count - 1, 0.5), size)
+    assert common_size(path_of(np.zeros(count), size=sizes, weight=weight)).tolist() == weight.tolist()
+
+
+def test_equal_sizes_leave_the_weights() -> None:
+    weight = np.array([0.2, 0.5, 0.3])
+    found = common_size(path_of(np.zeros(3), size=np.full(3, 0.37), weight=weight))
+    assert_allclose(found, weight, rtol=1e-12)
+    assert_allclose(found.sum(), weight.sum(), rtol=1e-12)
+
+
+def test_scores_are_brought_to_their_mean_size() -> None:
+    """Each zeta's deviation from uniform, once multiplied, has its weight times the mean size."""
+    rng = np.random.default_rng(0)
+    weight, size = rng.dirichlet(np.ones(5)), rng.uniform(1e-3, 0.7, 5)
+    mean = sum(w * s for w, s in zip(weight, size, strict=True))
+    found = common_size(path_of(np.zeros(5), size=size, weight=weight))
+    assert_allclose(found * size, weight * mean)
+    assert_allclose(np.sum(found * size), mean)
+    twice = common_size(path_of(np.zeros(5), size=2.0 * size, weight=weight))
+    assert_allclose(twice, found)  # only ratios of sizes matter
+
+
+def test_a_policy_of_no_size_counts_nothing() -> None:
+    found = common_size(path_of(np.zeros(3), size=[0.0, 0.2, 0.4], weight=[0.5, 0.25, 0.25]))
+    assert_allclose(found, [0.0, 0.25 * 0.15 / 0.2, 0.25 * 0.15 / 0.4])
+    assert common_size(path_of(np.zeros(2), weight=[0.5, 0.5])).tolist() == [0.0, 0.0]
+
+
+# -- in the estimator -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
+    """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
+    kept: list[tuple[np.ndarray, StackFit]] = []
+    real = gbpl.fitting.stack.fit_stack
+
+    def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
+        kept.append((x, real(x, *arguments, **options)))
+        return kept[-1][1]
+
+    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", recorded)
+    return kept
+
+
+def small(**changes: Any) -> GBPLNet:
+    config = FitConfig(max_epochs=10, learning_rate=0.03)
+    given = {
+        "zeta": [3.0, 0.3],
+        "committee": 2,
+        "model": MLP(hidden=(4,), activation="relu"),
+        "fit_config": config,
+        "random_state": 0,
+    }
+    return GBPLNet(**{**given, "progress": False, "device": "cpu", **changes})
+
+
+def table(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(ROWS, 3))
+    y = 0.5 * rng.normal(size=(ROWS, count))
+    y[:, 1] += x[:, 0]
+    return x, y, rng.uniform(0.2, 3.0, ROWS)
+
+
+def raw_output(params: list[dict[str, np.ndarray]], member: int, x: np.ndarray) -> np.ndarray:
+    """Forward pass of one member's network with one hidden ReLU layer."""
+    (w1, b1), (w2, b2) = ((np.asarray(p["weight"][member], float), p["bias"][member]) for p in params)
+    return np.maximum(x @ w1 + b1, 0.0) @ w2 + b2
+
+
+def policy_of(raw: np.ndarray) -> np.ndarray:
+    if raw.shape[1] == 1:
+        f = np.tanh(raw[:, 0])
+        return np.stack([1 - f, 1 + f], axis=1) / 2
+    exponential = np.exp(raw - raw.max(axis=1, keepdims=True))
+    return exponential / exponential.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted: bool) -> None:
+    x, y, weight = table(count)
+    policy = small().fit(x, y, sample_weight=weight if weighted else None)
+    weight = weight if weighted else np.ones(ROWS)
+    seen_x, stack = stacks[0]
+    standard = (x - policy.standardizer_.mean) / policy.standardizer_.scale
+    user_row = np.abs(seen_x[:, None] - standard).sum(axis=2).argmin(axis=1)  # members may see rows in another order
+    path = policy.zeta_path_
+    inner = sorted({float(member.zeta) for member in stack.members}, reverse=True)  # zeta in units of the scale
+    assert_allclose(np.array(inner) * policy.outcome_scale_, [3.0, 0.3])
+    for place, zeta in enumerate(inner):
+        seen, gained, mixed = [], [], []
+        for number, member in enumerate(stack.members):
+            if member.zeta != zeta:
+                continue
+            rows = np.setdiff1d(np.arange(ROWS), user_row[member.train])  # out of fold: no row it trained on
+            delta = policy_of(raw_output(stack.params, number, standard[rows]))
+            seen.append(rows)
+            gained.append(gains(delta, y[rows]))
+            mixed.append(np.sum(delta * y[rows], axis=1))
+        order = np.concatenate(seen)
+        assert_array_equal(np.sort(order), np.arange(ROWS))  # every row judged once
+        taken, w = np.concatenate(gained), weight[order]
+        assert_allclose(path.welfare[place], np.average(taken, weights=w))
+        assert_allclose(path.welfare_se[place], standard_error(taken, w), rtol=1e-6)
+        assert_allclose(path.randomized_welfare[place], np.average(np.concatenate(mixed), weights=w), rtol=1e-4)
+    assert policy.zeta_ == path.zeta[np.argmax(path.welfare)]
+    assert_array_equal(path.weight, select_weights(path))
+
+
+def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y, _ = table(2)
+    plain = small().fit(x, y)
+    real = gbpl.fitting.stack.fit_stack
+
+    def misleading(*arguments: Any, **options: Any) -> StackFit:
+        """The losses say that the zeta chosen above is by far the worst."""
+        stack = real(*arguments, **options)
+        chosen = plain.zeta_ / plain.outcome_scale_
+        bad = np.array([1e9 if np.isclose(m.zeta, chosen) else -1e9 for m in stack.members])
+        losses = tuple(np.full_like(loss, b) for loss, b in zip(stack.validation_loss, bad, strict=True))
+        return replace(stack, best_loss=bad, validation_loss=losses, train_loss=losses)
+
+    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", misleading)
+    again = small().fit(x, y)
+    assert again.zeta_ == plain.zeta_
+    assert_array_equal(again.predict_proba(x), plain.predict_proba(x))
+
+
+@pytest.mark.parametrize("worst", [0, 1])
+def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) -> None:
+    """Turning the networks of one zeta round makes it choose against every row: the other one is selected."""
+    x, y, _ = table(2)
+    real = gbpl.fitting.stack.fit_stack
+
+    def turned(*arguments: Any, **options: Any) -> StackFit:
+        stack = real(*arguments, **options)
+        zetas = sorted({m.zeta for m in stack.members}, reverse=True)
+        signs = np.array([-1.0 if m.zeta == zetas[worst] else 1.0 for m in stack.members], np.float32)
+        last = {
+            "weight": stack.params[-1]["weight"] * signs[:, None, None],
+            "bias": stack.params[-1]["bias"] * signs[:, None],
+        }
+        return replace(stack, params=[*stack.params[:-1], last])
+
+    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", turned)
+    assert small().fit(x, y).zeta_ == [3.0, 0.3][1 - worst]
+
+
+def test_a_number_is_used_as_it_is() -> None:
+    x, y, _ = table(2)
+    policy = small(zeta=0.7).fit(x, y)
+    assert policy.zeta_ == 0.7
+    assert policy.zeta_path_.zeta.tolist() == [0.7]
+    assert policy.zeta_path_.weight.tolist() == [1.0]
+    assert_allclose(policy.member_weights_, [0.5, 0.5])
+
+
+@pytest.mark.parametrize("listed", [[0.3, 3.0], (0.3, 3.0), np.array([0.3, 3.0])], ids=["list", "tuple", "array"])
+def test_a_list_keeps_only_the_selected_members(listed: Any) -> None:
+    x, y, _ = table(2)
+    policy = small(zeta=listed).fit(x, y)
+    assert policy.zeta_path_.zeta.tolist() == [0.3, 3.0]
+    assert sorted(policy.zeta_path_.weight) == [0.0, 1.0]
+    assert len(policy.member_weights_) == 2
+    assert policy.params_[0]["weight"].shape[0] == 2
+    alone = small(zeta=policy.zeta_).fit(x, y)
+    assert_allclose(policy.predict_proba(x), alone.predict_proba(x), atol=1e-5)  # neighbours change nothing
+
+
+def test_auto_averages_the_path() -> None:
+    x, y, _ = table(2)
+    policy = small(zeta="auto").fit(x, y)
+    path = policy.zeta_path_
+    assert_allclose(path.zeta, np.array(AUTO_PATH) * policy.outcome_scale_)
+    assert_allclose(path.weight.sum(), 1.0)
+    assert (path.weight >= 0).all()
+    assert_allclose(path.weight, average_weights(path))
+    assert policy.zeta_ == path.zeta[np.argmax(path.weight)]
+    # Scores of different zetas are brought to one size before they are averaged.
+    common = np.sum(path.weight * path.size)
+    per_zeta = path.weight * common / path.size
+    expected = np.repeat(per_zeta / 2, 2)
+    assert_allclose(policy.member_weights_, expected[expected > 0])
+
+
+def test_the_path_of_a_fit_goes_into_a_frame() -> None:
+    x, y, _ = table(2)
+    policy = small().fit(x, y)
+    frame = pd.DataFrame(policy.zeta_path_.to_dict())
+    assert frame["zeta"].tolist() == [3.0, 0.3]
+    assert frame.set_index("zeta")["welfare"].idxmax() == policy.zeta_
+    assert frame["weight"].sum() == 1.0

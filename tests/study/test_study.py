@@ -1,0 +1,547 @@
+"""A study is the estimator on the numbers of a table; its summary restates the mathematics of values out of fold."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LinearRegression
+
+import gbpl
+from gbpl import MLP, FitConfig, GBPLNet, Linear, PerAction
+from gbpl.certificates.certificate import Certificate
+from gbpl.runtime.notes import heard
+from gbpl.study.numbers import LEVELS, Worth
+from gbpl.study.study import _prices
+from gbpl.study.summary import PROBABILITIES, _plain
+from gbpl.tables.encoder import Encoder
+
+N = 240
+KEYS = [
+    "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "moments", "who",
+    "tree", "disagreement", "review", "overlap", "zeta_path", "calibration", "certificate", "settings", "versions",
+    "seconds",
+]  # fmt: skip
+
+
+def estimator(model=None, **settings) -> GBPLNet:
+    """Small and quick; the outcome model is linear so that little has to be compiled."""
+    return GBPLNet(
+        model=MLP(hidden=(8,)) if model is None else model, zeta=[1.0, 0.1], committee=3, nuisance_folds=2,
+        correction=1.0, outcome_model=PerAction(LinearRegression()),
+        fit_config=FitConfig(max_epochs=5, learning_rate=0.03), random_state=4, device="cpu", **settings,
+    )  # fmt: skip
+
+
+def frame(seed: int = 0, actions=("control", "mail"), lost: int = 0) -> pd.DataFrame:
+    """`N` rows with an outcome and `lost` without; who gains depends on age and region."""
+    rng = np.random.default_rng(seed)
+    n = N + lost
+    made = pd.DataFrame(
+        {
+            "age": rng.integers(18, 80, n).astype(float),
+            "sex": rng.choice(["f", "m"], n),
+            "vip": rng.random(n) < 0.3,
+            "noise": rng.normal(size=n),
+            "arm": np.array(actions)[rng.permutation(np.arange(n) % len(actions))],
+        }
+    )
+    made.loc[rng.permutation(n)[: n // 10], "age"] = np.nan
+    number = np.array([list(actions).index(label) for label in made["arm"]])
+    gain = (made["age"].fillna(40.0) - 45.0) / 20.0 + (made["sex"] == "m")
+    made["earnings"] = 3.0 + number * gain + rng.normal(size=n)
+    made.loc[rng.permutation(n)[:lost], "earnings"] = np.nan
+    return made
+
+
+ROLES = {"outcome": "earnings", "action": "arm", "propensity": 0.5}
+COST = {"mail": 0.25}
+
+
+@pytest.fixture(scope="module")
+def study():
+    return gbpl.learn(frame(lost=11), **ROLES, cost=COST, defer=0.6, estimator=estimator(), source="jtpa.csv")
+
+
+@pytest.fixture(scope="module")
+def table(study):
+    """Decisions out of fold, from the estimator's own deviations; a one for the action."""
+    deviation = study.fitted._training.fit.deviation
+    return np.eye(2)[(deviation[:, 1] >= deviation[:, 0]).astype(int)]
+
+
+def se(values):
+    return np.std(values, ddof=1) / np.sqrt(len(values))
+
+
+def by_hand(raw: pd.DataFrame, fresh: GBPLNet, encoder: Encoder, **given) -> GBPLNet:
+    known = raw["earnings"].notna().to_numpy()
+    x = encoder.apply(raw)[0][known]
+    fresh.set_params(actions=["control", "mail"])
+    return fresh.fit(x, raw["earnings"].to_numpy()[known], action=raw["arm"].to_numpy(str)[known], **given)
+
+
+# -- the same numbers as by hand ------------------------------------------------------------------------------------
+
+
+def test_a_study_is_the_estimator_on_the_encoded_columns(study):
+    raw = frame(lost=11)
+    encoder = study.policy.encoder
+    assert encoder.names == ["age", "age is missing", "sex=m", "vip", "noise"]
+    mine = by_hand(raw, estimator(), encoder, propensity=0.5, cost=COST)
+    x = encoder.apply(raw)[0]
+    assert_array_equal(study.fitted.predict_proba(x), mine.predict_proba(x))
+    assert_array_equal(study.fitted.pseudo_outcomes_, mine.pseudo_outcomes_)
+    assert_allclose(study.policy.predict_proba(raw), mine.predict_proba(x), atol=1e-6)
+    assert mine.predict_proba(x).std() > 0.02, "a constant policy would prove nothing"
+
+
+def test_welfare_and_gains_are_means_of_doubly_robust_scores(study, table):
+    told, scores = study.summary, study.fitted.pseudo_outcomes_
+    raw = frame(lost=11).dropna(subset=["earnings"])
+    mine = np.sum(table * scores, axis=1)
+    assert_allclose(told["welfare"]["estimate"], mine.mean())
+    assert_allclose(told["welfare"]["se"], se(mine))
+    assert told["welfare"]["net_of_cost"] is True
+    logged = raw["earnings"].to_numpy() - 0.25 * (raw["arm"] == "mail").to_numpy()
+    for item, other in zip(told["alternatives"], [scores[:, 0], scores[:, 1], logged], strict=True):
+        assert_allclose([item["value"], item["se"]], [other.mean(), se(other)])
+        assert_allclose([item["gain"], item["gain_se"]], [(mine - other).mean(), se(mine - other)])
+    labels = [item["label"] for item in told["alternatives"]]
+    assert labels == ["everybody gets control", "everybody gets mail", "as logged"]
+    assert [item["action"] for item in told["alternatives"]] == [0, 1, None]
+    best = int(np.argmax(scores.mean(axis=0)))
+    assert [item["best"] for item in told["alternatives"]] == [best == 0, best == 1, False]
+    # The scores themselves: gamma_a + 1{A = a} (Y - gamma_a) / e - cost_a, gamma from the other fold.
+    nuisances = study.fitted._training.nuisances
+    took = np.eye(2)[(raw["arm"] == "mail").astype(int)]
+    gamma = nuisances.outcome_mean
+    expected = gamma + took * (raw["earnings"].to_numpy()[:, None] - gamma) / 0.5 - [0.0, 0.25]
+    assert_allclose(scores, expected, rtol=1e-6)
+
+
+def test_moments_give_every_error_and_other_costs(study, table):
+    told, scores = study.summary, study.fitted.pseudo_outcomes_
+    mine = np.sum(table * scores, axis=1)
+    influence = np.column_stack([mine, scores, table])
+    mean, covariance = np.array(told["moments"]["mean"]), np.array(told["moments"]["covariance"])
+    assert_allclose(mean, influence.mean(axis=0))
+    assert_allclose(covariance, np.cov(influence.T) / N, atol=1e-15)
+    for number, item in enumerate(told["alternatives"][:2]):
+        contrast = np.eye(5)[0] - np.eye(5)[1 + number]
+        assert_allclose(contrast @ mean, item["gain"])
+        assert_allclose(np.sqrt(contrast @ covariance @ contrast), item["gain_se"])
+    # Mail for 1.0 more, control for 0.5 less: the same decisions, other worth.
+    shift = np.array([-0.5, 1.0])
+    moved = np.sum(table * (scores - shift), axis=1)
+    at = np.r_[1.0, 0.0, 0.0, -shift]
+    assert_allclose([at @ mean, np.sqrt(at @ covariance @ at)], [moved.mean(), se(moved)])
+    for number in (0, 1):
+        against = at - np.eye(5)[1 + number]
+        gains = moved - (scores[:, number] - shift[number])
+        assert_allclose(against @ mean + shift[number], gains.mean())
+        assert_allclose(np.sqrt(against @ covariance @ against), se(gains))
+
+
+def test_chances_and_quantiles_are_those_of_the_draws(study, table):
+    told = study.summary
+    assert_allclose(PROBABILITIES, (np.arange(201) + 0.5) / 201)
+    for item, baseline in zip([None, *told["alternatives"]], [None, "control", "mail", "logging"], strict=True):
+        draws = study.fitted.population_welfare(table, rule="deterministic", baseline=baseline).values
+        entry = told["welfare"] if item is None else item
+        centre = entry["estimate"] if item is None else entry["gain"]
+        error = entry["se"] if item is None else entry["gain_se"]
+        quantiles = entry["quantiles" if item is None else "gain_quantiles"]
+        assert_allclose(quantiles, np.quantile(draws, PROBABILITIES))
+        assert len(quantiles) == 201
+        spread = np.hypot(error, told["welfare"]["spread"])
+        assert abs(np.mean(quantiles) - centre) < 0.1 * spread
+        assert_allclose(np.std(draws), spread, rtol=0.1)
+        if item is not None:
+            assert entry["chance"] == np.mean(draws > 0.0)
+            assert abs(entry["chance"] - np.mean(np.array(quantiles) > 0.0)) < 1 / 201
+
+
+def test_rows_and_roles_are_told(study):
+    data = study.summary["data"]
+    assert (data["rows"], data["dropped"], data["feedback"]) == (N, 11, "logged")
+    assert (data["outcome"], data["action"], data["outcomes"]) == ("earnings", "arm", None)
+    assert data["propensity"] == "0.5 for mail, given"
+    assert data["features"] == ["age", "sex", "vip", "noise"]
+    assert any("missing in" in note for note in data["notes"])
+    assert "11 rows without an outcome (earnings) left out" in data["notes"]
+    assert study.summary["title"] == "jtpa.csv: who gets which arm"
+    raw = frame(lost=11).dropna(subset=["earnings"])
+    for number, item in enumerate(study.summary["actions"]):
+        assert item["label"] == ["control", "mail"][number]
+        assert item["cost"] == [0.0, 0.25][number]
+        assert item["logged_rows"] == (raw["arm"] == item["label"]).sum()
+        assert_allclose(item["share"], np.mean(study.decisions.action == item["label"]))
+        assert item["capacity"] is None
+    assert study.summary["settings"]["defer"] == study.summary["disagreement"]["level"] == 0.6
+    assert study.summary["settings"]["random_state"] == 4
+    assert list(study.summary) == KEYS
+
+
+def test_decide_gives_the_decisions_of_the_study_and_of_rows_without_outcome(study):
+    raw = frame(lost=11)
+    decided = study.policy.decide(raw)
+    assert len(decided) == N + 11
+    known = raw["earnings"].notna().to_numpy()
+    for name in ("action", "probability", "disagreement", "deferred", "expected_gain"):
+        assert_array_equal(getattr(decided, name)[known], getattr(study.decisions, name))
+    assert_array_equal(study.decisions.deferred, study.decisions.disagreement > 0.6)
+    assert_array_equal(decided.action, study.fitted.predict(study.policy.encoder.apply(raw)[0]))
+
+
+def test_a_saved_study_is_the_same(study, tmp_path):
+    study.save(tmp_path / "p.gbpl")
+    loaded = gbpl.load(tmp_path / "p.gbpl")
+    assert loaded.summary == study.summary
+    assert loaded.rule == study.policy.rule
+    assert_array_equal(loaded.decide(frame(lost=11)).probability, study.policy.decide(frame(lost=11)).probability)
+    assert study.report().startswith("<!")
+
+
+# -- disagreement and calibration -----------------------------------------------------------------------------------
+
+
+def test_the_curve_runs_from_the_default_action_to_the_policy(study, table):
+    scores = study.fitted.pseudo_outcomes_
+    mine, usual = np.sum(table * scores, axis=1), scores[:, 0]
+    worth = Worth(study.fitted, np.argmax(table, axis=1), 0, logged=True)
+    split = np.linspace(0.01, 1.0, N)
+    given = np.arange(N) % 2
+    found = worth.disagreement(split, given, 0.5)
+    first, last = found["curve"][0], found["curve"][-1]
+    assert [first["level"], last["level"]] == [0.0, 1.0]
+    assert first["share"] == 1.0
+    assert_allclose([first["welfare"], first["se"]], [usual.mean(), se(usual)])
+    assert last["share"] == 0.0
+    assert_allclose([last["welfare"], last["se"]], [mine.mean(), se(mine)])
+    for point in found["curve"]:
+        mixed = np.where(split > point["level"], usual, mine)
+        assert_allclose([point["welfare"], point["se"]], [mixed.mean(), se(mixed)])
+        assert_allclose(point["share"], np.mean(split > point["level"]))
+    assert np.sum(found["counts"], axis=1).tolist() == [N // 2, N // 2]
+    assert_allclose(found["counts"][0], np.histogram(split[::2], found["edges"])[0])
+
+
+def test_the_studys_own_curve_is_of_its_disagreement(study):
+    told, split = study.summary["disagreement"], study.decisions.disagreement
+    for point in told["curve"]:
+        assert_allclose(point["share"], np.mean(split > point["level"]))
+    assert_allclose(told["curve"][-1]["welfare"], study.summary["welfare"]["estimate"])
+    assert np.sum(told["counts"]) == N
+    deferred = {part["feature"]: part for part in study.summary["who"]}["sex"]["bins"]
+    mean = sum(one["rows"] * one["deferred"] for one in deferred) / N
+    assert_allclose(mean, study.decisions.deferred.mean())
+    assert bool(study.summary["review"]) == (0 < study.decisions.deferred.sum() < N)
+
+
+def test_calibration_groups_set_what_was_expected_beside_what_came(study):
+    deviation = study.fitted._training.fit.deviation
+    scores = study.fitted.pseudo_outcomes_
+    slope = study.fitted.gain_slope_.slope
+    assert slope > 0.0
+    expected = slope * (deviation[:, 1] - deviation[:, 0])
+    came = scores[:, 1] - scores[:, 0]
+    order = np.argsort(expected, kind="stable")
+    groups = study.summary["calibration"]["groups"]
+    assert [group["rows"] for group in groups] == [N // 5] * 5
+    for number, group in enumerate(groups):
+        rows = order[number * N // 5 : (number + 1) * N // 5]
+        assert_allclose(group["expected"], expected[rows].mean(), rtol=1e-5)
+        assert_allclose([group["estimate"], group["se"]], [came[rows].mean(), se(came[rows])])
+    eta = study.fitted.calibrate_eta()
+    assert study.summary["calibration"]["eta"] == eta.eta
+    assert_allclose(study.summary["calibration"]["coverage"]["eta"], eta.grid)
+
+
+# -- capacity -------------------------------------------------------------------------------------------------------
+
+
+def test_capacity_is_kept_inside_and_out_of_fold():
+    raw = frame(lost=7)
+    limited = gbpl.learn(raw, **ROLES, capacity={"MAIL": 0.21}, estimator=estimator())
+    free = gbpl.learn(raw, **ROLES, estimator=estimator())
+    assert free.summary["actions"][1]["share"] > 0.3, "a limit that does not bind would prove nothing"
+    told = limited.summary
+    assert 0.19 < told["actions"][1]["share"] <= 0.21
+    assert 0.19 < told["moments"]["mean"][4] <= 0.21, "out of fold too"
+    assert told["actions"][1]["capacity"] == 0.21
+    assert_array_equal(limited.fitted.params_[0]["weight"], free.fitted.params_[0]["weight"])
+    again = limited.policy.decide(raw)
+    assert_array_equal(again.action[raw["earnings"].notna()], limited.decisions.action)
+    mail, kept = limited.decisions.action == "mail", raw["earnings"].notna().to_numpy()
+    gain = limited.policy.expected_gain(raw)[kept]
+    assert gain[mail, 1].min() > limited.policy.rule.prices[1] > gain[~mail, 1].max()
+    assert limited.policy.rule.prices[0] == 0.0
+    assert (gain[:, 0] == 0.0).all()
+    assert told["settings"]["prices"] == list(limited.policy.rule.prices)
+    # Out of fold: those of largest gain, as members that did not see them expect it.
+    outside = limited.fitted.expected_gain()[:, 1]
+    chosen = outside >= np.sort(outside)[-int(0.21 * N)]
+    scores = limited.fitted.pseudo_outcomes_
+    assert_allclose(told["welfare"]["estimate"], np.where(chosen, scores[:, 1], scores[:, 0]).mean())
+    loose = gbpl.learn(raw, **ROLES, capacity={"mail": 0.99}, estimator=estimator())
+    assert_array_equal(loose.decisions.action, free.decisions.action)
+    assert loose.policy.rule.prices == (0.0, 0.0)
+
+
+def test_another_default_turns_gains_round():
+    one = gbpl.learn(frame(), **ROLES, estimator=estimator())
+    other = gbpl.learn(frame(), **ROLES, default="mail", capacity={"control": 0.3}, estimator=estimator())
+    assert other.summary["default"] == 1
+    assert other.policy.rule.default == 1
+    assert other.summary["actions"][0]["share"] <= 0.3
+    raw = frame()
+    assert_allclose(other.policy.expected_gain(raw)[:, 0], -one.policy.expected_gain(raw)[:, 1])
+    taken = other.decisions.action == "mail"
+    assert (other.decisions.expected_gain[taken] == 0.0).all()
+    assert other.summary["disagreement"]["curve"][0]["welfare"] != one.summary["disagreement"]["curve"][0]["welfare"]
+
+
+def test_without_a_slope_a_capacity_leaves_the_default():
+    """Where the order is not borne out, nobody is told to gain: with a limit that binds, everybody stays."""
+    for seed in range(20):
+        raw = frame(seed)
+        raw["earnings"] = np.random.default_rng(seed + 50).normal(size=N)
+        found = gbpl.learn(raw, **ROLES, capacity={"mail": 0.05}, estimator=estimator())
+        if found.fitted.gain_slope_.slope == 0.0 and any(found.policy.rule.prices):
+            break
+    else:
+        pytest.fail("no sample without a slope")
+    assert set(found.decisions.action) == {"control"}
+    assert any("do not bear out" in note for note in found.summary["data"]["notes"])
+    assert found.summary["moments"]["mean"][4] == 0.0
+    zero = np.zeros((4, 3))
+    assert _prices(zero, np.array([0, 0, 0, 1]), 0.0, {1: 0.5}, 2).tolist() == [0.0, 0.0, 0.0], "within the limit"
+    prices = _prices(zero, np.array([1, 1, 0, 2]), 0.0, {1: 0.4}, 2)
+    assert prices[2] == 0.0
+    assert min(prices[:2]) > 0.0
+
+
+def test_without_a_limit_the_policy_decides_whatever_the_slope():
+    for seed in range(20):
+        raw = frame(seed)
+        raw["earnings"] = np.random.default_rng(seed + 50).normal(size=N)
+        found = gbpl.learn(raw, **ROLES, estimator=estimator())
+        if found.fitted.gain_slope_.slope == 0.0 and len(set(found.decisions.action)) == 2:
+            break
+    else:
+        pytest.fail("no sample without a slope")
+    assert_allclose(found.summary["welfare"]["estimate"], found.fitted.out_of_fold_value().estimate)
+    assert (found.decisions.expected_gain == 0.0).all()
+
+
+# -- frames of any library ------------------------------------------------------------------------------------------
+
+
+def test_frames_of_every_library_give_the_same_numbers(study):
+    raw = frame(lost=11)
+    arrow = pa.Table.from_pandas(raw)
+    plain = {name: arrow[name].to_pylist() for name in arrow.column_names}
+    expected = {name: value for name, value in study.summary.items() if name != "seconds"}
+    for other in (pl.from_pandas(raw), arrow, plain, raw.astype({"sex": "category", "arm": "category"})):
+        found = gbpl.learn(other, **ROLES, cost=COST, defer=0.6, estimator=estimator(), source="jtpa.csv")
+        assert {name: value for name, value in found.summary.items() if name != "seconds"} == expected
+        assert_array_equal(found.decisions.action, study.decisions.action)
+
+
+# -- every case is plain JSON ---------------------------------------------------------------------------------------
+
+
+def three(**changed):
+    return frame(1, ("a", "b", "c")).assign(**changed)
+
+
+def outcomes(count: int) -> pd.DataFrame:
+    rng = np.random.default_rng(6)
+    x = rng.normal(size=(N, 5))  # as many features as `frame` has
+    made = pd.DataFrame(x, columns=list("stuvz"))
+    for action in range(count):
+        made[f"y{action}"] = action * x[:, 0] - action**2 / 4 + rng.normal(size=N)
+    return made
+
+
+HALVES = {"0": 0.5, 1: 0.5}
+FULL = {"outcomes": ["y0", "y1"]}
+WEIGHTS = np.random.default_rng(8).uniform(0.5, 3.0, N)
+HOMES = np.random.default_rng(9).permutation(np.arange(N) // 8)  # so that folds have the size they have without
+CASES = {
+    "two actions": lambda: (frame(), ROLES),
+    "estimated propensities": lambda: (frame(), ROLES | {"propensity": None}),
+    "propensity column": lambda: (frame().assign(p=0.5), ROLES | {"propensity": "p"}),
+    "controls": lambda: (frame().assign(help=HOMES), ROLES | {"controls": ["help"]}),
+    "constant outcome": lambda: (frame().assign(earnings=2.0), ROLES),
+    "one action for all": lambda: (frame().assign(earnings=lambda f: 99.0 * (f["arm"] == "mail")), ROLES),
+    "three actions": lambda: (three(), ROLES | {"propensity": 1 / 3}),
+    "three, two limited": lambda: (three(), ROLES | {"propensity": 1 / 3, "capacity": {"b": 0.1, "c": 0.2}}),
+    "weights": lambda: (frame().assign(w=WEIGHTS), ROLES | {"weight": "w"}),
+    "groups": lambda: (frame().assign(h=HOMES), ROLES | {"group": "h"}),
+    "both": lambda: (frame().assign(h=HOMES, w=WEIGHTS), ROLES | {"group": "h", "weight": "w"}),
+    "boolean actions": lambda: (frame().assign(arm=lambda f: f["arm"] == "mail"), ROLES | {"cost": {"true": 1}}),
+    "whole numbers": lambda: (frame(actions=(0, 1)), ROLES | {"cost": {"1": 1}, "default": "1", "propensity": HALVES}),
+    "full": lambda: (outcomes(2), FULL | {"cost": {"y1": 0.5}}),
+    "full, three, limited": lambda: (outcomes(3), {"outcomes": ["y0", "y1", "y2"], "capacity": {"y2": 0.1}}),
+    "full, weights": lambda: (outcomes(2).assign(w=WEIGHTS), FULL | {"weight": "w"}),
+    "hostile names": lambda: (
+        frame(actions=("<b>", "\U0001f600 'x'")).rename(columns={"noise": "<script>\n"}), ROLES
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_summary_is_plain_json(name):
+    raw, given = CASES[name]()
+    found = gbpl.learn(raw, **given, estimator=estimator())
+    told = found.summary
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert list(told) == KEYS
+    count = len(told["actions"])
+    assert_allclose(sum(item["share"] for item in told["actions"]), 1.0)
+    assert len(told["alternatives"]) == count + ("action" in given)
+    assert len(told["moments"]["mean"]) == 1 + 2 * count
+    assert np.shape(told["moments"]["covariance"]) == (1 + 2 * count, 1 + 2 * count)
+    assert sum(item["best"] for item in told["alternatives"]) == 1
+    for item in told["actions"]:
+        assert item["capacity"] is None or item["share"] <= item["capacity"]
+    for part in told["who"]:
+        assert sum(one["rows"] for one in part["bins"]) == N
+    assert (told["overlap"] is None) == ("outcomes" in given)
+    assert all(0.0 <= item["chance"] <= 1.0 for item in told["alternatives"])
+    assert_array_equal(found.policy.decide(raw).action, found.decisions.action)
+    assert type(told["actions"][0]["label"]) is str
+    if name == "one action for all":
+        assert told["tree"]["fidelity"] is None
+        assert told["actions"][1]["share"] == 1.0
+        assert told["alternatives"][1]["gain"] == told["alternatives"][1]["gain_se"] == 0.0
+    if name == "constant outcome":
+        assert told["welfare"]["estimate"] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("name", ["weights", "groups", "both"])
+def test_errors_are_weighted_and_by_group(name):
+    raw, given = CASES[name]()
+    found = gbpl.learn(raw, **given, estimator=estimator())
+    told, scores = found.summary, found.fitted.pseudo_outcomes_
+    deviation = found.fitted._training.fit.deviation
+    chosen = (deviation[:, 1] >= deviation[:, 0]).astype(int)
+    weight = WEIGHTS / WEIGHTS.sum() if "weight" in given else np.full(N, 1 / N)
+
+    def judged(values):
+        terms = weight * (values - weight @ values)
+        terms = np.bincount(HOMES, terms) if "group" in given else terms
+        return weight @ values, np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1))
+
+    mine = scores[np.arange(N), chosen]
+    assert_allclose([told["welfare"]["estimate"], told["welfare"]["se"]], judged(mine))
+    mean, covariance = np.array(told["moments"]["mean"]), np.array(told["moments"]["covariance"])
+    for number, item in enumerate(told["alternatives"][:2]):
+        assert_allclose([item["gain"], item["gain_se"]], judged(mine - scores[:, number]))
+        contrast = np.eye(5)[0] - np.eye(5)[1 + number]
+        assert_allclose(np.sqrt(contrast @ covariance @ contrast), item["gain_se"], atol=1e-12)
+    shares = [judged(chosen == action) for action in (0, 1)]
+    assert_allclose([mean[3:], np.sqrt(np.diag(covariance)[3:])], np.transpose(shares), atol=1e-12)
+    order = np.argsort(deviation[:, 1] - deviation[:, 0], kind="stable")
+    for number, group in enumerate(told["calibration"]["groups"]):
+        rows = order[number * N // 5 : (number + 1) * N // 5]
+        came, part = (scores[:, 1] - scores[:, 0])[rows], weight[rows] / weight[rows].sum()
+        terms = part * (came - part @ came)
+        terms = np.bincount(np.unique(HOMES[rows], return_inverse=True)[1], terms) if "group" in given else terms
+        error = np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1))
+        assert_allclose([group["estimate"], group["se"]], [part @ came, error])
+    curve = told["disagreement"]["curve"][3]
+    mixed = np.where(found.decisions.disagreement > curve["level"], scores[:, 0], mine)
+    assert_allclose([curve["welfare"], curve["se"]], judged(mixed))
+
+
+def test_rows_of_weight_zero_are_left_out(study):
+    """Beside them the same rows give the same study."""
+    extra = frame(5).head(9).assign(w=0.0)
+    raw = pd.concat([extra.iloc[:4], frame().assign(w=2.0), extra.iloc[4:]], ignore_index=True)
+    with_zeros = gbpl.learn(raw, **ROLES, weight="w", features=["age", "sex", "noise", "vip"], estimator=estimator())
+    assert "9 rows of weight 0 (w) left out" in with_zeros.summary["data"]["notes"]
+    assert with_zeros.summary["data"]["rows"] == N == len(with_zeros.decisions)
+    assert len(with_zeros.policy.decide(raw)) == N + 9
+
+
+def test_thirty_four_actions():
+    rng = np.random.default_rng(3)
+    n = 34 * 7
+    arms = np.array([f"site {k:02}" for k in range(34)])[np.arange(n) % 34]
+    raw = {"x": rng.normal(size=n), "arm": arms, "earnings": rng.normal(size=n)}
+    limits = {f"site {k:02}": 0.03 for k in range(1, 34, 4)}
+    found = gbpl.learn(raw, **ROLES | {"propensity": 1 / 34}, capacity=limits, estimator=estimator(Linear()))
+    json.dumps(found.summary, allow_nan=False)
+    assert len(found.summary["actions"]) == 34
+    assert all(item["capacity"] is None or item["share"] <= 0.03 for item in found.summary["actions"])
+    assert len(found.summary["alternatives"]) == 35
+
+
+# -- certificates, notes --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def certified(monkeypatch):
+    """A certificate without its two fits; remembers what it was asked for."""
+    asked = []
+
+    def certificate(self, *, outcome_range):
+        asked.append(outcome_range)
+        return Certificate(
+            lower=1.0, estimate=2.0, failure_probability=0.05, outcome_range=outcome_range, kl=0.1, n=N,
+            rule="deterministic", forms={"inverse kl": 1.0}, single_actions={"y0": 0.5, "y1": 0.75}, vacuous=False,
+            reason="", certified=True, caveats=(),
+            what_dominates={"kl": 0.5, "confidence": 0.5, "range": 3.0, "widening": 1.0}, weights=(np.ones(2),),
+        )  # fmt: skip
+
+    monkeypatch.setattr(GBPLNet, "certificate", certificate)
+    return asked
+
+
+def test_a_certificate_is_of_outcomes_before_costs(certified):
+    found = gbpl.learn(frame(), **ROLES, cost=COST, outcome_range=(-20, 20.0), estimator=estimator())
+    assert certified == [(-20.0, 20.0)], "the log's outcomes, costs apart"
+    told = found.summary["certificate"]
+    assert (told["lower"], told["best_action"], told["best_action_lower"]) == (1.0, "y1", 0.75)
+    assert "certified" in told["text"].casefold()
+    json.dumps(found.summary, allow_nan=False)
+    gbpl.learn(outcomes(2), **FULL, cost={"y0": 1, "y1": 3}, outcome_range=(-20, 20), estimator=estimator())
+    assert certified[1] == (-23.0, 19.0), "full feedback is net of costs already"
+    assert gbpl.learn(frame(), **ROLES, estimator=estimator()).summary["certificate"] is None
+
+
+def test_what_is_said_becomes_a_note():
+    found = gbpl.learn(frame(), **ROLES | {"propensity": None}, estimator=estimator())
+    notes = found.summary["data"]["notes"]
+    assert sum("estimated" in note for note in notes) == 1
+    assert found.summary["data"]["propensity"] == "estimated from the features"
+    notes = ["first"]
+
+    def speak():
+        with heard(notes):
+            for text, kind in (("careful", UserWarning), ("old", DeprecationWarning), ("careful", UserWarning)):
+                warnings.warn(text, kind, stacklevel=1)
+            warnings.warn("first", UserWarning, stacklevel=1)
+
+    with pytest.warns(DeprecationWarning, match="old") as outside:
+        speak()
+    assert notes == ["first", "careful"]
+    assert len(outside) == 1
+
+
+def test_numbers_that_are_none_become_null():
+    given = {"a": np.array([1.0, np.nan]), 2: (np.float32(np.inf), np.int64(3), True, None), "c": {"d": MLP()}}
+    assert _plain(given) == {"a": [1.0, None], "2": [None, 3, True, None], "c": {"d": repr(MLP())}}
+
+
+def test_levels_run_from_nobody_to_everybody():
+    assert LEVELS.tolist() == pytest.approx([k / 20 for k in range(21)])

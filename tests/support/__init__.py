@@ -1,0 +1,1 @@
+"""Data, fits and helpers that several tests share."""
