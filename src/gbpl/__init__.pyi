@@ -43,13 +43,13 @@ from .frozen.file import SavedPolicyError as SavedPolicyError
 from .frozen.file import load as load
 from .frozen.onnx import to_onnx as to_onnx
 from .frozen.policy import Decisions as Decisions
+from .models.adapters import EquinoxModel as EquinoxModel
+from .models.adapters import FlaxModel as FlaxModel
+from .models.adapters import FunctionModel as FunctionModel
+from .models.base import ScoreModel as ScoreModel
 from .models.networks import MLP as MLP
-from .models.networks import EquinoxModel as EquinoxModel
-from .models.networks import FlaxModel as FlaxModel
-from .models.networks import FunctionModel as FunctionModel
 from .models.networks import Linear as Linear
 from .models.networks import RandomFeatures as RandomFeatures
-from .models.networks import ScoreModel as ScoreModel
 from .models.prior import GaussianPrior as GaussianPrior
 from .models.splines import Splines as Splines
 from .nuisance.cross_fit import CrossFit as CrossFit

@@ -62,6 +62,11 @@ class Surrogate(ABC):
     def n_raw(self) -> int:
         """Raw outputs the score model must have."""
 
+    @property
+    def shift_invariant(self) -> bool:
+        """Whether a constant added to all outcomes of a row leaves its target as it is."""
+        return True
+
     @abstractmethod
     def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
         """What the score is fitted to; numpy's own for numpy, as tables come with any number of rows."""
@@ -254,6 +259,10 @@ class FullVector(Surrogate):
     @property
     def n_raw(self) -> int:
         return self.n_actions
+
+    @property
+    def shift_invariant(self) -> bool:
+        return self.centered
 
     def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
         return outcomes - outcomes.mean(axis=-1, keepdims=True) if self.centered else outcomes

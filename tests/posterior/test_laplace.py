@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from gbpl.models.networks import MLP, FunctionModel, Linear, RandomFeatures
+from gbpl.models.adapters import FunctionModel
+from gbpl.models.networks import MLP, Linear, RandomFeatures
 from gbpl.posterior.laplace import Laplace
 from gbpl.posterior.methods import laplace
 from gbpl.posterior.problem import PosteriorError, Problem, flatten

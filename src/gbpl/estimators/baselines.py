@@ -31,7 +31,9 @@ from gbpl.fitting.apply import row_blocks
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OutcomeSquare, RowLoss, WeightedLogit
 from gbpl.fitting.members import Member, across_folds
 from gbpl.fitting.stack import FitConfig, Objective, fit_stack
-from gbpl.models.networks import MLP, ScoreModel, as_model
+from gbpl.models.adapters import as_model
+from gbpl.models.base import ScoreModel
+from gbpl.models.networks import MLP
 from gbpl.nuisance.cross_fit import CrossFit, MaskedSquare
 
 if TYPE_CHECKING:

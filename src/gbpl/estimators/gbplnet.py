@@ -21,7 +21,8 @@ from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_dev
 from gbpl.fitting.stack import FitConfig
 from gbpl.frozen.file import SavedPolicy
 from gbpl.frozen.freeze import freeze
-from gbpl.models.networks import MLP, as_model
+from gbpl.models.adapters import as_model
+from gbpl.models.networks import MLP
 from gbpl.nuisance.cross_fit import CrossFit, CrossFitting, Nuisances, check_construction, cross_fit
 from gbpl.nuisance.off_policy import compare, overlap_of, value_from
 from gbpl.passes.fit import MODEL_PATH, fit_large

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import LastLayerModel, ScoreModel
 from gbpl.runtime.devices import quick_jit
 from gbpl.surrogates import Surrogate, project_simplex
 
@@ -55,7 +55,7 @@ class Mixed:
 def has_last_layer(model: Any) -> bool:
     """Whether raw outputs are linear in a last layer, for every model there is."""
     models = model.models if isinstance(model, Mixture) else (model,)
-    return all(hasattr(one, "features") for one in models)
+    return all(isinstance(one, LastLayerModel) for one in models)
 
 
 def taken(params: Any, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> Any:

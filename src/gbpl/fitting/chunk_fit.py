@@ -28,7 +28,7 @@ from gbpl.fitting.stack import (
     _Slot,
     _train_block,
 )
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import ScoreModel
 from gbpl.models.prior import GaussianPrior
 from gbpl.runtime.devices import as_aligned, member_sharding, quick_jit, shared_sharding
 

@@ -155,7 +155,7 @@ class SurrogateLoss(RowLoss):
         return self.surrogate.n_raw
 
     def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row action"]:
-        return _centered(outcomes) if getattr(self.surrogate, "centered", True) else outcomes
+        return _centered(outcomes) if self.surrogate.shift_invariant else outcomes
 
     def row_loss(self, raw: Array, target: Array, zeta: float | Array) -> Float[Array, " row"]:
         return self.surrogate.row_loss(raw, jnp.asarray(self.surrogate.target(target)), zeta)

@@ -26,7 +26,7 @@ from gbpl.fitting.apply import taken
 from gbpl.fitting.config import Batches, FitConfig
 from gbpl.fitting.hosts import share
 from gbpl.fitting.members import Member
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import GrownModel, ScoreModel
 from gbpl.models.prior import GaussianPrior, squared_norm
 from gbpl.runtime.devices import (
     DeviceName,
@@ -227,7 +227,7 @@ def fit_stack(
     config = config or FitConfig()
     if not members:
         raise ValueError("fit_stack needs at least one member, got none")
-    if hasattr(model, "fit_stacks"):
+    if isinstance(model, GrownModel):
         problem = StackProblem(x, target, members)
         return model.fit_stacks([problem], objective, config=config, device=device, progress=progress)[0]
     devices = resolve_devices(device)
@@ -282,7 +282,7 @@ def fit_stacks(
     large one.
     """
     options: Any = {"config": config, "device": device, "progress": progress}
-    if hasattr(model, "fit_stacks"):  # a model with a part that no gradient learns
+    if isinstance(model, GrownModel):
         return model.fit_stacks(problems, objective, **options)
     if len(problems) == 1:
         return [fit_stack(*problems[0], objective, model, **options)]

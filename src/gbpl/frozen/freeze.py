@@ -12,7 +12,9 @@ from gbpl.decisions.gain import GainSlope
 from gbpl.fitting.apply import Mixed, Mixture
 from gbpl.frozen.committee import Forests, Networks, Part
 from gbpl.frozen.file import SavedPolicy
-from gbpl.models.networks import MLP, Linear, RandomFeatures, ScoreModel, as_model
+from gbpl.models.adapters import as_model
+from gbpl.models.base import ScoreModel
+from gbpl.models.networks import MLP, Linear, RandomFeatures
 from gbpl.models.splines import Splines
 from gbpl.posterior.last_layer import last_layer
 from gbpl.posterior.posterior import Posterior

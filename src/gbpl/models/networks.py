@@ -1,8 +1,4 @@
-"""Score models: two pure functions, `init` and `apply`, from features to raw outputs (section 6).
-
-Raw outputs are unbounded; the surrogate squashes them. A model is frozen and holds no parameters, so one
-object serves every member of a stack.
-"""
+"""Score models with a last layer: networks, linear scores, random features (section 6)."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -19,31 +15,9 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-__all__ = [
-    "MLP", "EquinoxModel", "FlaxModel", "FunctionModel", "Linear", "RandomFeatures", "ScoreModel", "as_model",
-    "check_whole",
-]  # fmt: skip
+__all__ = ["MLP", "Linear", "RandomFeatures"]
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"relu": jax.nn.relu, "tanh": jnp.tanh, "silu": jax.nn.silu}
-
-
-@runtime_checkable
-class ScoreModel(Protocol):
-    """A model is any hashable object with these two pure functions."""
-
-    def init(self, key: Array, n_features: int, n_raw: int) -> Any:
-        """Parameters (any tree of float arrays) drawn from `key`."""
-        ...
-
-    def apply(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
-        """Raw outputs, one row each."""
-        ...
-
-
-def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is no whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
 
 
 def _dense(key: Array, n_in: int, n_out: int) -> dict[str, Array]:
@@ -136,75 +110,3 @@ class RandomFeatures:
 
     def apply(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
         return self.features(params, x) @ params[-1]["weight"] + params[-1]["bias"]
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionModel:
-    """A pair of functions a user brings: `init(key, n_features, n_raw)` and `apply(params, x)`."""
-
-    init_function: Callable[[Array, int, int], Any]
-    apply_function: Callable[[Any, Array], Array]
-
-    def init(self, key: Array, n_features: int, n_raw: int) -> Any:
-        return self.init_function(key, n_features, n_raw)
-
-    def apply(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
-        return self.apply_function(params, x)
-
-
-@dataclass(frozen=True, slots=True)
-class FlaxModel:
-    """A Flax (linen) module with as many outputs as the surrogate has raw outputs."""
-
-    module: Any
-
-    def init(self, key: Array, n_features: int, n_raw: int) -> Any:
-        return self.module.init(key, jnp.zeros((1, n_features)))
-
-    def apply(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
-        return self.module.apply(params, x)
-
-
-@dataclass(frozen=True, slots=True)
-class EquinoxModel:
-    """An Equinox module of one row, given as the function that builds it from a key: `build(key)`.
-
-    Its float arrays are the parameters; everything else in it (activations, sizes) is fixed.
-    """
-
-    build: Callable[[Array], Any]
-
-    def init(self, key: Array, n_features: int, n_raw: int) -> list[Array]:
-        return [leaf for leaf in jax.tree.leaves(self.build(key)) if _is_parameter(leaf)]
-
-    def apply(self, params: list[Array], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
-        leaves, shape = jax.tree.flatten(self.build(jax.random.key(0)))  # only its shape is used
-        values = iter(params)
-        module = jax.tree.unflatten(shape, [next(values) if _is_parameter(leaf) else leaf for leaf in leaves])
-        return jax.vmap(module)(x)
-
-
-def _is_parameter(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array) and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
-
-
-def as_model(model: Any) -> ScoreModel:
-    """A score model from what a user may bring.
-
-    That is: a `ScoreModel`; a pair of functions (init, apply); a Flax module; or a function of a key that builds
-    an Equinox module.
-    """
-    if isinstance(model, tuple) and len(model) == 2 and all(callable(part) for part in model):
-        return FunctionModel(*model)
-    families = {base.__module__.partition(".")[0]: base.__module__ for base in type(model).__mro__}
-    if families.get("flax", "").startswith("flax.linen"):
-        return FlaxModel(model)
-    if not isinstance(model, type) and not families.keys() & {"flax", "equinox"}:
-        if isinstance(model, ScoreModel):
-            return model
-        if callable(model):
-            return EquinoxModel(model)
-    raise TypeError(
-        f"model must be a score model such as gbpl.MLP(), a pair of functions (init, apply), a Flax linen module, "
-        f"or a function that builds an Equinox module from a key; got {model!r}"
-    )

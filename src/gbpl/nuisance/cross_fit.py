@@ -21,7 +21,9 @@ from gbpl.feedback.pseudo_outcomes import clip_propensity, doubly_robust, ipw, o
 from gbpl.fitting.apply import member_outputs
 from gbpl.fitting.members import Member, fold_rows
 from gbpl.fitting.stack import FitConfig, StackFit, StackProblem, fit_stacks
-from gbpl.models.networks import MLP, ScoreModel, as_model
+from gbpl.models.adapters import as_model
+from gbpl.models.base import ScoreModel
+from gbpl.models.networks import MLP
 from gbpl.nuisance.averaged import additive_means, averaged_propensity, convex_weights, forest_means
 from gbpl.runtime.devices import DeviceName
 from gbpl.runtime.warn import warn

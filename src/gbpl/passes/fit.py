@@ -35,7 +35,9 @@ from gbpl.fitting.chunk_fit import ChunkFit, Held
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member, across_folds
 from gbpl.fitting.stack import StackFit
-from gbpl.models.networks import MLP, as_model
+from gbpl.models.adapters import as_model
+from gbpl.models.base import GrownModel
+from gbpl.models.networks import MLP
 from gbpl.nuisance.cross_fit import CrossFit, MaskedSquare, Nuisances, PerAction, WithAction, check_construction
 from gbpl.passes.fold_outputs import FoldOutputs
 from gbpl.passes.rows import Chunk, RowSource, ahead, even_rows, folds_of, one_behind
@@ -164,7 +166,7 @@ class _Work:
             raise ValueError(
                 f"learning in passes needs at least {FEW_ROWS} rows, got {source.n_rows}; fit them in memory"
             )
-        if settings.beside or hasattr(settings.model, "fit_stacks"):
+        if settings.beside or isinstance(settings.model, GrownModel):
             raise ValueError(
                 f"learning in passes fits one network, got {', '.join(type(m).__name__ for m in settings.models)}; try "
                 "model=MLP()"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import ScoreModel
 from gbpl.runtime.devices import as_aligned, member_sharding, quick_jit, shared_sharding
 from gbpl.surrogates import Surrogate
 

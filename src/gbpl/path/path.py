@@ -25,7 +25,7 @@ from gbpl.fitting.apply import (
 )  # fmt: skip
 from gbpl.fitting.members import Member, across_folds, fold_rows, over_zeta
 from gbpl.fitting.stack import FitConfig, StackFit, StackProblem, fit_stack, fit_stacks
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import FixedFeatures, ScoreModel
 from gbpl.path.out_of_fold import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_size, select_weights
 from gbpl.posterior.methods import Problem
 from gbpl.runtime.devices import aligned_empty
@@ -173,7 +173,7 @@ class PathFit:
                 folds[key] = self.x[member.train], self.target[rows], weights
             x, target, weights = folds[key]
             model, params = one_member(self.model, self.params, number)
-            phi = model.training_features(params, x, member.seed) if hasattr(model, "training_features") else None
+            phi = model.training_features(params, x, member.seed) if isinstance(model, FixedFeatures) else None
             yield Problem(
                 model=model,
                 surrogate=self.surrogate,
@@ -419,7 +419,7 @@ def _scaled_targets(
     for number, outcomes in enumerate(tables):
         for start in range(0, n, JUDGED_AT_A_TIME):
             part = np.asarray(outcomes[start : start + JUDGED_AT_A_TIME], np.float64)
-            if getattr(surrogate, "centered", True):
+            if surrogate.shift_invariant:
                 part = part - part.mean(axis=1, keepdims=True)
             block = np.asarray(surrogate.target((part / scale).astype(np.float32)))
             if target is None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import FitConfig, fit_stack
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import ScoreModel
 from gbpl.posterior.problem import MemberPosterior, PosteriorError, Problem
 from gbpl.runtime.devices import resolve_devices
 from gbpl.runtime.engines import in_chunks

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import ScoreModel
 from gbpl.posterior.problem import PosteriorError, PosteriorWarning, Problem
 from gbpl.runtime.warn import warn
 from gbpl.surrogates import Surrogate

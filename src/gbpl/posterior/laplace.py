@@ -23,7 +23,8 @@ import scipy.linalg
 import scipy.sparse.linalg
 from jax.flatten_util import ravel_pytree
 
-from gbpl.models.networks import MLP, Linear, RandomFeatures, ScoreModel
+from gbpl.models.base import ScoreModel
+from gbpl.models.networks import MLP, Linear, RandomFeatures
 from gbpl.posterior.problem import MemberPosterior, PosteriorError, Problem, flatten, unflatten
 
 try:

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.linalg
 
 from gbpl.fitting.apply import filled
+from gbpl.models.base import FixedFeatures, LastLayerModel
 from gbpl.posterior.problem import MemberPosterior, PosteriorError, Problem
 from gbpl.runtime.devices import quick_jit
 from gbpl.runtime.memory import give_back_memory
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from jaxtyping import Array, Float, Int
 
-    from gbpl.models.networks import ScoreModel
+    from gbpl.models.base import ScoreModel
     from gbpl.surrogates import Surrogate
 
 __all__ = ["Exact", "LastLayer"]
@@ -78,7 +79,7 @@ _curvatures = quick_jit(_curvature, static_argnames="surrogate")
 
 def require_last_layer(model: ScoreModel, method: str) -> None:
     """Refuse models whose raw output is not known to be linear in a last layer."""
-    if not hasattr(model, "features"):
+    if not isinstance(model, LastLayerModel):
         raise PosteriorError(
             f"the {method!r} posterior needs a model with a last layer (MLP, Linear, RandomFeatures), got "
             f"{type(model).__name__}; use method='laplace', 'sgld' or 'bootstrap'"
@@ -314,7 +315,7 @@ class Exact(_LinearGaussian):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         require_last_layer(problem.model, self.method)
-        if len(problem.params) > 1 and not hasattr(problem.model, "learned_layers"):
+        if len(problem.params) > 1 and not isinstance(problem.model, FixedFeatures):
             raise PosteriorError(
                 f"the 'exact' posterior needs a model linear in its parameters (Linear, RandomFeatures), got "
                 f"{problem.model}; use method='last_layer'"

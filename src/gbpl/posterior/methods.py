@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gbpl.models.base import FixedFeatures, GrownModel, LastLayerModel
 from gbpl.posterior.bootstrap import Bootstrap, bootstrap_members, fit_bootstrap
 from gbpl.posterior.laplace import Laplace
 from gbpl.posterior.last_layer import Exact, LastLayer
@@ -17,12 +18,12 @@ METHODS = {kind.method: kind for kind in (Exact, LastLayer, Laplace, SGLD, NUTS,
 def member_posterior(method: str, problem: Problem, **options: Any) -> MemberPosterior:
     """A member's posterior by the method of that name, over all weights that its model learns."""
     kind: Any = METHODS[method]
-    if hasattr(problem.model, "fit_stacks") and not hasattr(problem.model, "features"):
+    if isinstance(problem.model, GrownModel) and not isinstance(problem.model, LastLayerModel):
         raise PosteriorError(
             f"{type(problem.model).__name__} has no weights that a gradient moves, hence no {method!r} posterior; use "
             "method='bootstrap'"
         )
-    if hasattr(problem.model, "learned_layers") and kind not in (Exact, LastLayer):
+    if isinstance(problem.model, FixedFeatures) and kind not in (Exact, LastLayer):
         return OnFeatures(problem, kind, **options)
     return kind(problem, **options)
 

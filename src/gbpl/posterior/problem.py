@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gbpl.models.networks import ScoreModel
+from gbpl.models.base import ScoreModel
 from gbpl.models.prior import squared_norm
 from gbpl.surrogates import Surrogate
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import FitConfig, NonFiniteLossError, Objective, StackFit, StackProblem
+from gbpl.models.base import check_whole
 from gbpl.models.basis import rounded_down
-from gbpl.models.networks import check_whole
 from gbpl.runtime.devices import DeviceName
 from gbpl.runtime.progress import Progress
 from gbpl.surrogates import Surrogate

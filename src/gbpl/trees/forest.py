@@ -26,8 +26,9 @@ from sklearn.tree import DecisionTreeRegressor
 
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import FitConfig, Objective, StackFit, StackProblem, fit_stacks
+from gbpl.models.base import check_whole
 from gbpl.models.basis import leaf_numbers, rounded_down
-from gbpl.models.networks import Linear, check_whole
+from gbpl.models.networks import Linear
 from gbpl.runtime.devices import DeviceName, aligned_empty
 
 if TYPE_CHECKING:
@@ -74,11 +75,6 @@ class ForestFeatures:
             raise ValueError(f"max_features must be a share in (0, 1], got {self.max_features}; try 0.5")
         if not 0.0 < self.bag < 1.0:
             raise ValueError(f"bag must be a share in (0, 1), got {self.bag}; try 0.5")
-
-    @property
-    def learned_layers(self) -> int:
-        """Layers at the end of the parameters that the fit learns; those before are fixed."""
-        return 1
 
     def init(self, key: Array, n_features: int, n_raw: int) -> list[dict[str, Array]]:
         """Trees that send every row the same way, and a last layer of zeros: the shapes of a fitted member."""
