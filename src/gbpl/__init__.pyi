@@ -24,7 +24,7 @@ from .estimators.baselines import PluginRegK as PluginRegK
 from .estimators.baselines import WeightedLogistic as WeightedLogistic
 from .estimators.gbpl import GBPL as GBPL
 from .estimators.gbplnet import GBPLNet as GBPLNet
-from .estimators.gbplnet import fit_many as fit_many
+from .estimators.many import fit_many as fit_many
 from .feedback.full import FullFeedback as FullFeedback
 from .feedback.logged import LoggedFeedback as LoggedFeedback
 from .feedback.pseudo_outcomes import clip_propensity as clip_propensity
@@ -54,9 +54,9 @@ from .models.prior import GaussianPrior as GaussianPrior
 from .models.splines import Splines as Splines
 from .nuisance.cross_fit import CrossFit as CrossFit
 from .nuisance.cross_fit import EstimatedPropensityWarning as EstimatedPropensityWarning
-from .nuisance.cross_fit import Nuisances as Nuisances
-from .nuisance.cross_fit import PerAction as PerAction
-from .nuisance.cross_fit import WithAction as WithAction
+from .nuisance.learners import PerAction as PerAction
+from .nuisance.learners import WithAction as WithAction
+from .nuisance.nuisances import Nuisances as Nuisances
 from .nuisance.off_policy import policy_value as policy_value
 from .path.out_of_fold import ZetaPath as ZetaPath
 from .posterior.chains import to_arviz as to_arviz

@@ -33,7 +33,8 @@ from gbpl.certificates.bounds import (
     inverse_kl_lower_bound,
     pac_bayes_bound_over_rates,
 )
-from gbpl.feedback.full import FullFeedback, check_cost
+from gbpl.feedback.checks import check_cost
+from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.pseudo_outcomes import of_logged_action
 from gbpl.fitting.members import fold_rows
@@ -383,7 +384,8 @@ def fresh_certificate(
         known = cross_fit.run(data, "ipw")
         rows = logged_rows(data, known.propensity, known.clip, settings.outcome_range, estimated=known.estimated)
     else:
-        rows = full_rows(data.x, data.outcomes, check_cost(cost, data.actions, len(data)), settings.outcome_range)
+        paid = None if cost is None else check_cost(cost, data.actions, len(data))
+        rows = full_rows(data.x, data.outcomes, paid, settings.outcome_range)
     found = _certify(policy, rows, settings, settings.failure_probability)
     return _answer([found], rows, policy.actions_, settings)
 

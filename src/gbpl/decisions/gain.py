@@ -27,10 +27,14 @@ ROUNDS = 200
 
 @dataclass(frozen=True, slots=True)
 class GainSlope:
-    """Outcome units a unit of deviation, with its standard error; never below zero."""
+    """Outcome units per unit of deviation, with its standard error; never below zero."""
 
     slope: float
     se: float
+
+    def gains(self, deviation: Float[np.ndarray, "row action"], default: int) -> Float[np.ndarray, "row action"]:
+        """What each action is expected to gain over the default one, from deviations: slope (d_a - d_default)."""
+        return self.slope * (deviation - deviation[:, [default]])
 
 
 def gain_slope(

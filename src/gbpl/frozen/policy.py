@@ -185,7 +185,7 @@ class NumpyPolicy:
         return gain
 
     def _gain(self, deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"] | None:
-        return None if self.gain is None else self.gain.slope * (deviation - deviation[:, [self.rule.default]])
+        return None if self.gain is None else self.gain.gains(deviation, self.rule.default)
 
     def decide(self, X: Any, *, defer: float | None = None) -> Decisions:
         """Action, its chances, disagreement, whether a person should decide (above `defer`), and the expected gain."""

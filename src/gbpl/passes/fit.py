@@ -38,7 +38,9 @@ from gbpl.fitting.stack import StackFit
 from gbpl.models.adapters import as_model
 from gbpl.models.base import GrownModel
 from gbpl.models.networks import MLP
-from gbpl.nuisance.cross_fit import CrossFit, MaskedSquare, Nuisances, PerAction, WithAction, check_construction
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.nuisance.learners import MaskedSquare, PerAction, WithAction
+from gbpl.nuisance.nuisances import Nuisances, check_construction
 from gbpl.passes.fold_outputs import FoldOutputs
 from gbpl.passes.rows import Chunk, RowSource, ahead, even_rows, folds_of, one_behind
 from gbpl.passes.statistics import read_statistics

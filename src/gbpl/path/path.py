@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.feedback.full import FullFeedback, Standardizer, unit_of
+from gbpl.feedback.full import FullFeedback, unit_of
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import (
     Mixed,
     Mixture,

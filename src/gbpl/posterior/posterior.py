@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.decisions.rules import disagreement
-from gbpl.feedback.full import Standardizer, check_features, check_outcomes
+from gbpl.feedback.checks import check_features, check_outcomes
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
 from gbpl.posterior.chains import to_arviz
 from gbpl.posterior.problem import MemberPosterior, PosteriorError
@@ -125,13 +126,12 @@ class Posterior:
         standardizer: Standardizer,
         surrogate: Surrogate,
         actions: np.ndarray,
-        gains: Float[np.ndarray, " member"],
         policy_weights: Float[np.ndarray, " member"] | None = None,
         default_draws: int = 400,
     ) -> None:
         self.parts, self.weights = tuple(parts), np.asarray(weights, float) / np.sum(weights)
         self.standardizer, self.surrogate, self.actions = standardizer, surrogate, actions
-        self.gains, self.default_draws = gains, default_draws
+        self.default_draws = default_draws
         self.policy_weights = self.weights if policy_weights is None else np.asarray(policy_weights, float)
 
     @property
@@ -306,19 +306,6 @@ class Posterior:
     def scores(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row score"]:
         """Scores of every draw on every row; for bands take quantiles over the first axis."""
         return np.concatenate(self._per_row(X, draws, seed, lambda _, raw: self.surrogate.scores(raw)))
-
-    def gain(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row action"]:
-        """What each action is expected to gain over action 0, in outcome units, draw by draw.
-
-        Under the pseudo-likelihood the mean gap is zeta f (two actions) and the mean outcome zeta delta_a up to a
-        constant of the row (K actions), so the gain over action 0 is zeta (delta_a - delta_0), at most zeta.
-        """
-
-        def compute(number: int, raw: Array) -> Array:
-            policy = self.surrogate.policy(self.surrogate.scores(raw))
-            return self.gains[number] * (policy - policy[..., :1])
-
-        return np.concatenate(self._per_row(X, draws, seed, compute))
 
     def action_probability(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "row action"]:
         """Share of draws whose deterministic rule takes each action: p_D(x) in the paper, a column an action."""
