@@ -40,7 +40,7 @@ from gbpl.feedback.pseudo_outcomes import of_logged_action
 from gbpl.fitting.members import fold_rows
 from gbpl.nuisance.cross_fit import CrossFit, EstimatedPropensityWarning, Nuisances
 from gbpl.posterior.methods import METHODS, Bootstrap, PosteriorError, Problem, member_posterior
-from gbpl.posterior.posterior import RULES
+from gbpl.value.evaluate import check_rule
 from gbpl.value.overlap import OverlapWarning
 
 if TYPE_CHECKING:
@@ -259,8 +259,7 @@ class CertificateSettings:
         object.__setattr__(self, "outcome_range", (low, high))
         if not 0.0 < self.failure_probability < 1.0:
             raise ValueError(f"failure_probability must be in (0, 1), got {self.failure_probability}; try 0.05")
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+        check_rule(self.rule)
         for name, least in (("draws", 1), ("folds", 2)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:

@@ -25,6 +25,8 @@ from gbpl.fitting.apply import row_blocks
 from gbpl.posterior.chains import to_arviz
 from gbpl.posterior.problem import MemberPosterior, PosteriorError
 from gbpl.surrogates import Surrogate, project_simplex
+from gbpl.value.evaluate import check_rule
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Draws", "Posterior"]
 
 DRAWS_AT_A_TIME = 64
-RULES = ("randomized", "deterministic")
 KINDS = ("committee", "member")
 
 
@@ -83,8 +84,7 @@ class Draws:
 def _ruled(policy: Array, rule: str) -> Float[Array, "draw row action"]:
     if rule == "randomized":
         return policy
-    best = policy[..., 1] >= policy[..., 0] if policy.shape[-1] == 2 else jnp.argmax(policy, axis=-1)
-    return jax.nn.one_hot(best.astype(jnp.int32), policy.shape[-1])
+    return jax.nn.one_hot(deterministic(policy), policy.shape[-1])
 
 
 @partial(jax.jit, static_argnames=("surrogate", "rule"))
@@ -236,8 +236,7 @@ class Posterior:
         self, X: Any, Y: Any, rule: str, of: str | None, draws: int | None, seed: int
     ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Float[np.ndarray, "row action"]]:
         """Mean and variance over rows of the outcome under each draw's policy."""
-        if rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        check_rule(rule)
         x = self._features(X)
         outcomes = check_outcomes(Y, len(x))
         if outcomes.shape[1] != len(self.actions):

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from gbpl.certificates.certificate import CertificateSettings
+from gbpl.decisions.decisions import DEFER
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import TableFeedback
@@ -18,9 +19,7 @@ from gbpl.tables.frames import TableError
 from gbpl.tables.labels import by_label, same_label
 from gbpl.tables.roles import Roles
 
-__all__ = ["DEFER", "Terms", "check_folds", "checked_estimator"]
-
-DEFER = 0.8  # two actions: handed to a person where fewer than 60 in 100 draws agree
+__all__ = ["Terms", "check_folds", "checked_estimator"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,10 +17,10 @@ import jax
 import numpy as np
 import sklearn
 
+from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import TableFeedback
-from gbpl.frozen.policy import Decisions, Rule
 from gbpl.study.imitation import imitation
 from gbpl.study.numbers import PROBABILITIES, StudyNumbers
 from gbpl.study.who import by_feature, review

@@ -141,8 +141,8 @@ def labels_taken(
     if never:
         more = f" (nor {len(never) - 1} more)" if len(never) > 1 else ""
         raise TableError(
-            f"no row took the action {never[0]!r}{more}, so {name!r} says nothing about it; leave it out of the actions, "
-            "or bring rows with it"
+            f"no row took the action {never[0]!r}{more}, so {name!r} says nothing about it; leave it out of the "
+            "actions, or bring rows with it"
         )
     return np.array(place)[taken], list(actions)
 
