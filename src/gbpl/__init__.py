@@ -19,7 +19,8 @@ MOVED = {
     "coverage": "CoverageStudy",
     "decisions.assess": "Assessment",
     "decisions.rules": "apply_costs",
-    "estimators.baselines": "DiffReg DirectDRWelfare DirectIPWWelfare DirectWelfare PluginReg PluginRegK WeightedLogistic",
+    "estimators.baselines": "DiffReg DirectDRWelfare DirectIPWWelfare DirectWelfare PluginReg PluginRegK "
+    "WeightedLogistic",
     "feedback.pseudo_outcomes": "clip_propensity doubly_robust ipw",
     "fitting.members": "across_folds fold_rows over_zeta",
     "fitting.stack": "StackFit",

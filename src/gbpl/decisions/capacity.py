@@ -50,9 +50,9 @@ def priced_action(
 
 
 def capacity_prices(
-    gain: Float[np.ndarray, "row action"], places: Mapping[int, int], *, rounding: float = 0.0
+    gain: Float[np.ndarray, "row action"], capacity: Mapping[int, float], *, rounding: float = 0.0
 ) -> Float[np.ndarray, " action"]:
-    """Prices in outcome units at which no more rows want each limited action than it has places.
+    """Prices in outcome units at which no more rows want each limited action than it has places (`places_of`).
 
     The dual of the assignment, min_p sum_i max_a (gain_ia - p_a) + sum_a p_a places_a: with one limited action its
     price lies between the gain of the last one to get it and that of the first one who does not.
@@ -65,7 +65,7 @@ def capacity_prices(
     >>> capacity_prices(np.array([[0.0, 3.0], [0.0, 5.0], [0.0, 1.0]]), {1: 1}).round(6).tolist()
     [0.0, 4.0]
     """
-    count = gain.shape[1]
+    count, places = gain.shape[1], places_of(capacity, len(gain))
     if len(places) >= count:
         raise ValueError(f"all {count} actions have a capacity; leave one without, for those who get no other")
     prices = np.zeros(count)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.certificates.certificate import Certificate
-from gbpl.decisions.capacity import capacity_prices, places_of, priced_action
+from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import DEFER, Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.read import TableFeedback, check_rows, read_table
@@ -91,7 +91,7 @@ def _prices(
     if all(shares[action] <= share for action, share in limits.items()):
         return np.zeros(gain.shape[1])
     if slope > 0.0:
-        return capacity_prices(gain, places_of(limits, len(gain)), rounding=slope * ROUNDING)
+        return capacity_prices(gain, limits, rounding=slope * ROUNDING)
     prices = np.full(gain.shape[1], np.finfo(np.float64).tiny)  # nobody gains: any price will do
     prices[default] = 0.0
     return prices
