@@ -12,6 +12,7 @@ trees that two rows share a leaf of), so that a forest has as many features as a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from gbpl.fitting.stack import FitConfig, Objective, StackFit, StackProblem, fit
 from gbpl.models.base import check_whole
 from gbpl.models.basis import leaf_numbers, rounded_down
 from gbpl.models.networks import Linear
+from gbpl.models.numpy_form import Forests, layer_matrix
 from gbpl.runtime.devices import DeviceName, aligned_empty
 
 if TYPE_CHECKING:
@@ -165,6 +167,23 @@ class ForestFeatures:
         grown = params[0]
         leaf = leaf_numbers(np.asarray(grown["feature"]).astype(np.int32), np.asarray(grown["threshold"]), x)
         return _sums(leaf, _share(self._bags(seed, len(x))), np.asarray(grown["value"]))
+
+    def frozen(self, params: list[dict[str, np.ndarray]], n_features: int) -> Forests:
+        """Every forest once: members that learned from the same rows have the same one."""
+        kinds = {"feature": np.int32, "threshold": np.float32, "value": np.float32}
+        arrays = {name: np.asarray(params[0][name], kind) for name, kind in kinds.items()}
+        last = np.asarray(layer_matrix(params[-1]), np.float32)
+        distinct: dict[bytes, int] = {}  # and the first member that has it
+        forest = []
+        for member in range(len(last)):
+            digest = hashlib.sha256(b"".join(array[member].tobytes() for array in arrays.values())).digest()
+            forest.append(distinct.setdefault(digest, member))
+        first = np.array(list(distinct.values()))
+        return Forests(
+            **{name: array[first] for name, array in arrays.items()},
+            forest=np.searchsorted(first, forest).astype(np.int32),
+            last=last,
+        )
 
     def _bags(self, seed: int, count: int) -> np.ndarray:
         """Which of the training rows each tree sees."""
