@@ -12,7 +12,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gbpl.certificates.certificate import Certificate, CertificateSettings, cross_fitted_certificate, fresh_certificate
+from gbpl.certificates.certificate import Certificate, CertificateSettings
+from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.estimators.base import Policy, check_positive
 from gbpl.feedback.full import FullFeedback, align_outcomes
@@ -30,7 +31,8 @@ from gbpl.passes.parquet import ParquetRows
 from gbpl.passes.rows import ArrayRows, RowSource
 from gbpl.path.out_of_fold import AUTO_PATH
 from gbpl.path.path import PathFit, PathProblem, PathSettings, Table, fit_paths
-from gbpl.posterior.eta import EtaChoice, estimated_outcomes, information_matching, refit_matching, safe_bayes
+from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
+from gbpl.posterior.influence import estimated_outcomes
 from gbpl.posterior.methods import METHODS, Bootstrap, LastLayer, PosteriorError, fit_bootstrap, member_posterior
 from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.runtime.engines import in_chunks
