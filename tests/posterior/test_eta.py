@@ -361,9 +361,9 @@ def test_a_fit_that_answers_to_nothing_is_refused():
     fit = path_of("linear")
     flat = replace(fit, params=jax.tree.map(np.zeros_like, fit.params))  # uniform policies, outcomes all alike
     for calibrate in (information_matching, lambda fit: refit_matching(fit, refits=Refits(0.1, 0.0, 3, 4))):
-        with pytest.raises(PosteriorError, match="does not answer to its data"):
+        with pytest.raises(PosteriorError, match="does not depend on its data"):
             calibrate(flat)
-    with pytest.raises(PosteriorError, match="does not answer to its data"):
+    with pytest.raises(PosteriorError, match="does not depend on its data"):
         refit_matching(fit, refits=Refits(0.0, 0.1, 3, 4))
 
 
