@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.certificates.draws import INVERSE_KL
+from gbpl.models.base import check_whole
 from gbpl.posterior.methods import METHODS, PosteriorError, Problem, member_posterior
 from gbpl.posterior.posterior import RULES
 
@@ -66,9 +67,7 @@ class CertificateSettings:
         if self.rule not in RULES:
             raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
         for name, least in (("draws", 1), ("folds", 2)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")
+            check_whole(name, getattr(self, name), least)
         if self.method not in METHODS:
             raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {self.method!r}")
 
