@@ -119,7 +119,7 @@ class Surrogate(ABC):
 
     @abstractmethod
     def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
-        """What the score is fitted to; numpy's own for numpy, as tables come with any number of rows."""
+        """What the score is fitted to. Numpy in, numpy out: JAX would compile anew for every number of rows."""
 
     @abstractmethod
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
@@ -131,7 +131,7 @@ class Surrogate(ABC):
 
     @abstractmethod
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
-        """The inverse of `policy`; numpy's own for numpy, too."""
+        """The inverse of `policy`; numpy in, numpy out."""
 
     @abstractmethod
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
@@ -139,7 +139,7 @@ class Surrogate(ABC):
 
     @abstractmethod
     def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
-        """Outcomes, up to a constant of the row, whose target is zeta times the scores: what a score says of them."""
+        """Outcomes, up to a constant of the row, whose target is zeta times the scores."""
 
     def loss(self, scores: Table, target: Table, zeta: float | Array) -> Float[Array, " row"]:
         """Full loss per row, 1/2 |t/sqrt(zeta) - sqrt(zeta) s|^2 (Huber's function of it when robust)."""

@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from gbpl.frozen.committee import Part
 from gbpl.frozen.policy import NumpyPolicy
-from gbpl.frozen.schema import LABELS, NOT_SPLIT, stored_policy
+from gbpl.frozen.schema import LABELS, NOT_SPLIT, policy_arguments
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
 
@@ -148,7 +148,7 @@ def load(path: str | Path) -> SavedPolicy:
     path = Path(path)
     version, settings, arrays = _read(path)
     try:
-        return SavedPolicy(**stored_policy(settings, arrays, version))
+        return SavedPolicy(**policy_arguments(settings, arrays, version))
     except RecursionError:
         _refuse(path, "its header is nested too deeply")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:

@@ -14,7 +14,7 @@ from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
 from gbpl.squashing import SQUASHINGS
 from gbpl.tables.encoder import Encoder
 
-__all__ = ["LABELS", "NOT_SPLIT", "stored_policy"]
+__all__ = ["LABELS", "NOT_SPLIT", "policy_arguments"]
 
 LABELS = (str, int, float, bool)
 AXES = {"weights": 1, "mean": 1, "scale": 1, "draw_member": 1, "forest": 1, "value": 4}  # the others have three
@@ -36,7 +36,7 @@ def _number(value: Any, what: str) -> float:
     return float(value)
 
 
-def stored_policy(settings: dict[str, Any], arrays: dict[str, np.ndarray], version: int) -> dict[str, Any]:
+def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], version: int) -> dict[str, Any]:
     """The arguments of `NumpyPolicy`; raises ValueError, or the error of a wrong type, where something is off.
 
     Format 1 has one part, its arrays and settings among the others. Format 2 has a list of them, `parts`, and the
