@@ -27,17 +27,9 @@ from gbpl import (
     LoggedFeedback,
     fold_rows,
 )
-from gbpl.certificates.certificate import (
-    CATONI,
-    INVERSE_KL,
-    SCALES,
-    THEOREM,
-    CertifiedDraws,
-    CertifyingRows,
-    certify_draws,
-    full_rows,
-    logged_rows,
-)
+from gbpl.certificates.certify import SCALES
+from gbpl.certificates.draws import CATONI, INVERSE_KL, THEOREM, CertifiedDraws, certify_draws
+from gbpl.certificates.rows import CertifyingRows, full_rows, logged_rows
 from gbpl.estimators import gbplnet as estimator_module
 
 

@@ -23,7 +23,7 @@ from gbpl.passes.parquet import MIX, ParquetRows
 from gbpl.passes.rows import ArrayRows, Chunk, RowSource, ahead, even_rows, folds_of, one_behind, sample_numbers
 from gbpl.passes.statistics import Moments
 from gbpl.path.path import PathSettings
-from gbpl.posterior.last_layer import gauss_newton
+from gbpl.posterior.curvature import gauss_newton
 from gbpl.posterior.methods import LastLayer
 from gbpl.runtime.devices import resolve_devices
 from gbpl.surrogates import Binary, FullVector, Surrogate

@@ -349,7 +349,7 @@ def test_a_step_is_learned_better_than_by_a_linear_score() -> None:
     [
         ({"trees": 3}, "trees must be a whole number >= 4, got 3"),
         ({"depth": 0}, "depth must be a whole number >= 1, got 0"),
-        ({"depth": 11}, r"depth must be at most 10 \(1,024 leaves a tree\), got 11; try 5"),
+        ({"depth": 11}, r"depth must be at most 10 \(1,024 leaves per tree\), got 11; try 5"),
         ({"components": 2.5}, "components must be a whole number >= 1, got 2.5"),
         ({"min_leaf": True}, "min_leaf must be a whole number >= 1, got True"),
         ({"bag": 1.0}, "bag must be a share in"),

@@ -378,7 +378,7 @@ class GBPLNet(FittedPolicy):
                 raise ValueError(f"surrogate must be 'auto', 'binary', 'gap', 'full' or a surrogate, got {name!r}")
         if chosen.n_actions != count:
             raise ValueError(
-                f"the surrogate {type(chosen).__name__} is for {chosen.n_actions} actions, but y has {count}"
-                + ("; use surrogate='full' or 'gap'" if name == "binary" else "")
+                f"the surrogate {type(chosen).__name__} is for {chosen.n_actions} actions, but y has {count}; use "
+                "surrogate='auto', or one for as many"
             )
         return chosen

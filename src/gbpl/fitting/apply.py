@@ -7,7 +7,6 @@ rows, and a row's result does not depend on the rows beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.models.base import LastLayerModel, ScoreModel
+from gbpl.models.mixture import Mixed, Mixture, by_model
 from gbpl.runtime.devices import quick_jit
 from gbpl.surrogates import Surrogate, project_simplex
 
@@ -28,28 +28,6 @@ __all__ = [
 ]  # fmt: skip
 
 BLOCK = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """Score models that stand side by side in one committee; its parameters are `Mixed`."""
-
-    models: tuple[ScoreModel, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Mixed:
-    """Parameters of members of several models: `parts` has those of each model, with a leading member axis.
-
-    `owner` is the model of each member; members of a model come in the order of its part.
-    """
-
-    owner: Int[np.ndarray, " member"]
-    parts: tuple[Any, ...]
-
-    def members_of(self, model: int) -> Int[np.ndarray, " member"]:
-        """Numbers of the members of a model."""
-        return np.flatnonzero(self.owner == model)
 
 
 def has_last_layer(model: Any) -> bool:
@@ -79,15 +57,6 @@ def one_member(model: Any, params: Any, number: int) -> tuple[ScoreModel, Any]:
         place = int(np.sum(params.owner[:number] == owner))
         return model.models[owner], jax.tree.map(lambda leaf: leaf[place], params.parts[owner])
     return model, jax.tree.map(lambda leaf: leaf[number], params)
-
-
-def _by_model(model: Any, params: Any) -> list[tuple[ScoreModel, Any, Any]]:
-    """Model, parameters and numbers of the members of each model that has any."""
-    if not isinstance(params, Mixed):
-        return [(model, params, slice(None))]
-    owned = [params.members_of(number) for number in range(len(params.parts))]
-    parts = zip(model.models, params.parts, owned, strict=True)
-    return [(one, part, numbers) for one, part, numbers in parts if len(numbers)]
 
 
 def filled(values: np.ndarray, size: int) -> np.ndarray:
@@ -162,7 +131,7 @@ def member_policies(
     """Policy of every member on every row."""
     if isinstance(params, Mixed):
         found = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
-        for one, part, numbers in _by_model(model, params):
+        for one, part, numbers in by_model(model, params):
             found[numbers] = member_policies(one, surrogate, part, x)
         return found
     assert not isinstance(model, Mixture)
@@ -180,7 +149,7 @@ def combined_deviation(
     """Weighted deviation of many members from uniform, sum_m weight_m (delta_m - 1/K)."""
     counted = np.asarray(weights, np.float32)
     total: Any = 0.0
-    for one, part, numbers in _by_model(model, params):
+    for one, part, numbers in by_model(model, params):
         total = total + _part_deviation(one, surrogate, part, counted[numbers], x)
     return total
 

@@ -353,7 +353,7 @@ class _Work:
         self.feedback = FullFeedback(sample.x, found[0], sample.weight, self.source.actions)
         self.scale = unit_of(self.feedback.scale)
         self.eta = 1.0 / self.scale if settings.eta is None else settings.eta
-        self.inner = replace(settings.surrogate, huber=settings.surrogate.huber / self.scale)
+        self.inner = settings.surrogate.scaled(self.scale)
         scales = [replace(self.feedback, outcomes=outcomes).scale for outcomes in found]
         self.zetas, self.shares, _, self.members = self._laid_out(scales, self.scale, self.eta)
         self.sample_target = _scaled_targets(self.inner, found, self.scale)

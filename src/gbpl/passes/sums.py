@@ -12,7 +12,7 @@ from gbpl.fitting.apply import has_last_layer
 from gbpl.passes.rows import Chunk
 from gbpl.path.out_of_fold import OutOfFold
 from gbpl.path.path import PathFit, _scaled_targets
-from gbpl.posterior.last_layer import gauss_newton
+from gbpl.posterior.curvature import gauss_newton
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
