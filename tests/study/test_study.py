@@ -10,13 +10,13 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from gbpl.runtime.notes import heard
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression
 
 import gbpl
 from gbpl import MLP, FitConfig, GBPLNet, Linear, PerAction
 from gbpl.certificates.certificate import Certificate
-from gbpl.runtime.notes import heard
 from gbpl.study.numbers import LEVELS, Worth
 from gbpl.study.study import _prices
 from gbpl.study.summary import PROBABILITIES, _plain

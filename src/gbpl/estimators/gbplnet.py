@@ -25,11 +25,12 @@ from gbpl.models.adapters import as_model
 from gbpl.models.networks import MLP
 from gbpl.nuisance.cross_fit import CrossFit, CrossFitting, Nuisances, check_construction, cross_fit
 from gbpl.nuisance.off_policy import compare, overlap_of, value_from
-from gbpl.passes.fit import MODEL_PATH, fit_large
+from gbpl.passes.fit import fit_large
 from gbpl.passes.parquet import ParquetRows
 from gbpl.passes.rows import ArrayRows, RowSource
-from gbpl.path.out_of_fold import AUTO_PATH
-from gbpl.path.path import PathFit, PathProblem, PathSettings, Table, fit_paths
+from gbpl.path.grid import auto_path
+from gbpl.path.path import PathFit, fit_paths
+from gbpl.path.plan import PathProblem, PathSettings, Table
 from gbpl.posterior.eta import EtaChoice, estimated_outcomes, information_matching, refit_matching, safe_bayes
 from gbpl.posterior.methods import METHODS, Bootstrap, LastLayer, PosteriorError, fit_bootstrap, member_posterior
 from gbpl.posterior.posterior import Draws, Posterior
@@ -439,7 +440,7 @@ class GBPLNet(Policy):
         """What members learn from: for each fold scores that have seen nothing of it, where there are any."""
         whole = nuisances.pseudo_outcomes(self.pseudo_outcome, correction=correction)
         scale = replace(feedback, outcomes=whole).scale
-        path = AUTO_PATH if correction > 0.0 else MODEL_PATH
+        path = auto_path(correction)
         if nuisances.fold_means is None:
             return Table([whole], scale, correction, path)
         each = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
 __all__ = [
-    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled", "has_last_layer", "member_outputs",
-    "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
+    "Mixed", "Mixture", "ModelMembers", "by_model", "combined_deviation", "combined_policy", "filled",
+    "has_last_layer", "member_outputs", "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
 ]  # fmt: skip
 
 BLOCK = 2048
@@ -47,12 +47,25 @@ class Mixed:
     owner: Int[np.ndarray, " member"]
     parts: tuple[Any, ...]
 
-    def members_of(self, model: int) -> Int[np.ndarray, " member"]:
-        """Numbers of the members of a model."""
-        return np.flatnonzero(self.owner == model)
+
+class ModelMembers(NamedTuple):
+    """The members of one model in a committee: their parameters, and their numbers."""
+
+    model: ScoreModel
+    params: Any
+    numbers: Int[np.ndarray, " member"]
 
 
-def has_last_layer(model: Any) -> bool:
+def by_model(model: ScoreModel | Mixture, params: Any) -> list[ModelMembers]:
+    """The members of a committee, model by model; models without members are left out."""
+    if not isinstance(model, Mixture):
+        return [ModelMembers(model, params, np.arange(len(jax.tree.leaves(params)[0])))]
+    owned = [np.flatnonzero(params.owner == place) for place in range(len(model.models))]
+    parts = zip(model.models, params.parts, owned, strict=True)
+    return [ModelMembers(one, part, numbers) for one, part, numbers in parts if len(numbers)]
+
+
+def has_last_layer(model: ScoreModel | Mixture) -> bool:
     """Whether raw outputs are linear in a last layer, for every model there is."""
     models = model.models if isinstance(model, Mixture) else (model,)
     return all(isinstance(one, LastLayerModel) for one in models)
@@ -63,31 +76,19 @@ def taken(params: Any, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> An
     numbers = np.asarray(chosen, int)
     if not isinstance(params, Mixed):
         return jax.tree.map(lambda leaf: leaf[numbers], params)
-    place = np.empty(len(params.owner), int)
-    for model in range(len(params.parts)):
-        own = params.members_of(model)
-        place[own] = np.arange(len(own))
     owner = params.owner[numbers]
-    parts = (taken(part, place[numbers[owner == model]]) for model, part in enumerate(params.parts))
+    parts = (
+        taken(part, np.searchsorted(np.flatnonzero(params.owner == place), numbers[owner == place]))
+        for place, part in enumerate(params.parts)
+    )
     return Mixed(owner, tuple(parts))
 
 
-def one_member(model: Any, params: Any, number: int) -> tuple[ScoreModel, Any]:
+def one_member(model: ScoreModel | Mixture, params: Any, number: int) -> tuple[ScoreModel, Any]:
     """The model of a member, and its parameters without the member axis."""
-    if isinstance(params, Mixed):
-        owner = int(params.owner[number])
-        place = int(np.sum(params.owner[:number] == owner))
-        return model.models[owner], jax.tree.map(lambda leaf: leaf[place], params.parts[owner])
-    return model, jax.tree.map(lambda leaf: leaf[number], params)
-
-
-def _by_model(model: Any, params: Any) -> list[tuple[ScoreModel, Any, Any]]:
-    """Model, parameters and numbers of the members of each model that has any."""
-    if not isinstance(params, Mixed):
-        return [(model, params, slice(None))]
-    owned = [params.members_of(number) for number in range(len(params.parts))]
-    parts = zip(model.models, params.parts, owned, strict=True)
-    return [(one, part, numbers) for one, part, numbers in parts if len(numbers)]
+    own = next(part for part in by_model(model, params) if number in part.numbers)
+    place = int(np.searchsorted(own.numbers, number))
+    return own.model, jax.tree.map(lambda leaf: leaf[place], own.params)
 
 
 def filled(values: np.ndarray, size: int) -> np.ndarray:
@@ -160,12 +161,18 @@ def member_policies(
     model: ScoreModel | Mixture, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
 ) -> Float[np.ndarray, "member row action"]:
     """Policy of every member on every row."""
-    if isinstance(params, Mixed):
-        found = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
-        for one, part, numbers in _by_model(model, params):
-            found[numbers] = member_policies(one, surrogate, part, x)
-        return found
-    assert not isinstance(model, Mixture)
+    parts = by_model(model, params)
+    if len(parts) == 1:
+        return _part_policies(parts[0].model, surrogate, parts[0].params, x)
+    policies = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
+    for one, part, numbers in parts:
+        policies[numbers] = _part_policies(one, surrogate, part, x)
+    return policies
+
+
+def _part_policies(
+    model: ScoreModel, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
+) -> Float[np.ndarray, "member row action"]:
     device_params = jax.device_put(params)
     return _over_rows(lambda part: _policies(device_params, part, model=model, surrogate=surrogate), x, axis=1)
 
@@ -180,7 +187,7 @@ def combined_deviation(
     """Weighted deviation of many members from uniform, sum_m weight_m (delta_m - 1/K)."""
     counted = np.asarray(weights, np.float32)
     total: Any = 0.0
-    for one, part, numbers in _by_model(model, params):
+    for one, part, numbers in by_model(model, params):
         total = total + _part_deviation(one, surrogate, part, counted[numbers], x)
     return total
 

@@ -33,7 +33,7 @@ REFITS_A_TASK = 32  # enough to fill a stack, few enough to share a hundred
 
 
 def bootstrap_members(member: Member, count: int, *, seed: int) -> list[Member]:
-    """`count` copies of a member with exponential weights on its training rows, labelled `refit`."""
+    """`count` copies of a member with exponential weights on its training rows."""
     rng = np.random.default_rng([seed, member.seed])
     given = np.ones(len(member.train)) if member.weights is None else member.weights
     return [
@@ -41,9 +41,8 @@ def bootstrap_members(member: Member, count: int, *, seed: int) -> list[Member]:
             member,
             weights=given * rng.exponential(size=len(member.train)),
             seed=int(rng.integers(2**31)),
-            label=member.relabel(refit=number),
         )
-        for number in range(count)
+        for _ in range(count)
     ]
 
 
