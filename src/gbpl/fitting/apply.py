@@ -7,15 +7,15 @@ rows, and a row's result does not depend on the rows beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from gbpl.models.base import LastLayerModel, ScoreModel
+from gbpl.models.mixture import Mixed, Mixture, by_model
 from gbpl.runtime.devices import quick_jit
 from gbpl.surrogates import Surrogate, project_simplex
 
@@ -23,46 +23,11 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
 __all__ = [
-    "Mixed", "Mixture", "ModelMembers", "by_model", "combined_deviation", "combined_policy", "filled",
+    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled",
     "has_last_layer", "member_outputs", "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
 ]  # fmt: skip
 
 BLOCK = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """Score models that stand side by side in one committee; its parameters are `Mixed`."""
-
-    models: tuple[ScoreModel, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Mixed:
-    """Parameters of members of several models: `parts` has those of each model, with a leading member axis.
-
-    `owner` is the model of each member; members of a model come in the order of its part.
-    """
-
-    owner: Int[np.ndarray, " member"]
-    parts: tuple[Any, ...]
-
-
-class ModelMembers(NamedTuple):
-    """The members of one model in a committee: their parameters, and their numbers."""
-
-    model: ScoreModel
-    params: Any
-    numbers: Int[np.ndarray, " member"]
-
-
-def by_model(model: ScoreModel | Mixture, params: Any) -> list[ModelMembers]:
-    """The members of a committee, model by model; models without members are left out."""
-    if not isinstance(model, Mixture):
-        return [ModelMembers(model, params, np.arange(len(jax.tree.leaves(params)[0])))]
-    owned = [np.flatnonzero(params.owner == place) for place in range(len(model.models))]
-    parts = zip(model.models, params.parts, owned, strict=True)
-    return [ModelMembers(one, part, numbers) for one, part, numbers in parts if len(numbers)]
 
 
 def has_last_layer(model: ScoreModel | Mixture) -> bool:
@@ -78,7 +43,7 @@ def taken(params: Any, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> An
         return jax.tree.map(lambda leaf: leaf[numbers], params)
     owner = params.owner[numbers]
     parts = (
-        taken(part, np.searchsorted(np.flatnonzero(params.owner == place), numbers[owner == place]))
+        taken(part, np.searchsorted(params.members_of(place), numbers[owner == place]))
         for place, part in enumerate(params.parts)
     )
     return Mixed(owner, tuple(parts))
@@ -86,9 +51,8 @@ def taken(params: Any, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> An
 
 def one_member(model: ScoreModel | Mixture, params: Any, number: int) -> tuple[ScoreModel, Any]:
     """The model of a member, and its parameters without the member axis."""
-    own = next(part for part in by_model(model, params) if number in part.numbers)
-    place = int(np.searchsorted(own.numbers, number))
-    return own.model, jax.tree.map(lambda leaf: leaf[place], own.params)
+    ((one, part, _),) = by_model(model, taken(params, [number]))
+    return one, jax.tree.map(lambda leaf: leaf[0], part)
 
 
 def filled(values: np.ndarray, size: int) -> np.ndarray:
@@ -161,12 +125,12 @@ def member_policies(
     model: ScoreModel | Mixture, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
 ) -> Float[np.ndarray, "member row action"]:
     """Policy of every member on every row."""
-    parts = by_model(model, params)
+    parts = [(_part_policies(one, surrogate, part, x), own) for one, part, own in by_model(model, params)]
     if len(parts) == 1:
-        return _part_policies(parts[0].model, surrogate, parts[0].params, x)
+        return parts[0][0]
     policies = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
-    for one, part, numbers in parts:
-        policies[numbers] = _part_policies(one, surrogate, part, x)
+    for of_model, numbers in parts:
+        policies[numbers] = of_model
     return policies
 
 

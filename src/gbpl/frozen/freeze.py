@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.decisions.gain import GainSlope
-from gbpl.fitting.apply import Mixture, by_model
+from gbpl.fitting.apply import Mixed, Mixture
 from gbpl.frozen.committee import Forests, Networks, Part
 from gbpl.frozen.file import SavedPolicy
 from gbpl.models.adapters import as_model
@@ -22,7 +22,7 @@ from gbpl.surrogates import Binary, FullVector, Surrogate
 from gbpl.trees.forest import ForestFeatures
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
     from gbpl.feedback.full import Standardizer
 
@@ -88,6 +88,17 @@ def _forests(trees: Any, last: Float[np.ndarray, "member basis raw"], squashing:
     )
 
 
+def _by_model(
+    model: ScoreModel | Mixture, params: Any, count: int
+) -> list[tuple[ScoreModel, Any, Int[np.ndarray, " member"]]]:
+    """Model, parameters and numbers of the members of each model that has any."""
+    if not isinstance(model, Mixture):
+        return [(model, params, np.arange(count))]
+    assert isinstance(params, Mixed)
+    owned = [(one, params.parts[place], params.members_of(place)) for place, one in enumerate(model.models)]
+    return [(one, own, numbers) for one, own, numbers in owned if len(numbers)]
+
+
 def _drawn(posterior: Posterior | None, draws: int) -> dict[int, Float[np.ndarray, "draw basis raw"]]:
     """Draws of the last layer of each member that has any."""
     found: dict[int, list[np.ndarray]] = {}
@@ -112,7 +123,9 @@ def freeze(
 ) -> SavedPolicy:
     """A `SavedPolicy` from the parts of a fitted one; `draws` of the posterior's last layers go with it."""
     squashing, width = _squashing(surrogate), len(standardizer.mean)
-    each = [(_scores(one, squashing, own, width), numbers) for one, own, numbers in by_model(model, params)]
+    each = [
+        (_scores(one, squashing, own, width), numbers) for one, own, numbers in _by_model(model, params, len(weights))
+    ]
     counted = np.asarray(np.asarray(weights, np.float32), np.float64)  # as JAX rounds them
     drawn = _drawn(posterior, draws)
     parts = []
