@@ -53,8 +53,8 @@ from gbpl import (
 )
 from gbpl.datasets import BinaryDesign, LoggedDesign, LoggedSample, MultiActionDesign
 from gbpl.estimators.gbplnet import _Prepared
-from gbpl.feedback.full import Standardizer
 from gbpl.feedback.pseudo_outcomes import of_logged_action
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import member_outputs
 from gbpl.nuisance.cross_fit import MaskedSquare, cross_fit
 

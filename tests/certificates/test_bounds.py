@@ -49,6 +49,7 @@ from gbpl.certificates.bounds import (
     welfare_regret_bound,
 )
 from gbpl.models.networks import MLP, Linear
+from gbpl.posterior import laplace as laplace_module
 from gbpl.posterior.methods import (
     NUTS,
     SGLD,
@@ -60,7 +61,6 @@ from gbpl.posterior.methods import (
     Problem,
     Variational,
 )
-from gbpl.posterior.methods import laplace as laplace_module
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 
 UNIT = Moments.bounded(0.0, 1.0)

@@ -413,7 +413,7 @@ def untrained(*_: object, **__: object) -> None:
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a good table, a policy, and an earlier result; nothing may be trained there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "_fit_together", untrained)
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "fit_together", untrained)
     monkeypatch.setattr(gbpl.nuisance.cross_fit.CrossFit, "run", untrained)
     (tmp_path / "good.csv").write_bytes(GOOD)
     (tmp_path / "policy.gbpl").write_bytes(POLICY)

@@ -19,12 +19,13 @@ from safetensors.numpy import save
 
 import gbpl
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures
-from gbpl.decisions.gain import GainSlope, capacity_prices, gain_slope, priced_action
+from gbpl.decisions.capacity import capacity_prices, priced_action
+from gbpl.decisions.decisions import Rule
+from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.fitting.apply import Mixed, Mixture, combined_policy, member_policies
 from gbpl.frozen.committee import Forests, Networks, Part, project
 from gbpl.frozen.file import SavedPolicy, SavedPolicyError, _digest
 from gbpl.frozen.freeze import check_frozen, freeze
-from gbpl.frozen.policy import Rule
 from gbpl.models.splines import Splines
 from gbpl.posterior.posterior import Posterior
 from gbpl.trees.forest import ForestFeatures

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.frozen.committee import ACTIVATIONS, SQUASHINGS, Forests, Networks, Part
 from gbpl.frozen.onnx import to_onnx
-from gbpl.frozen.policy import NumpyPolicy, Rule
+from gbpl.frozen.policy import NumpyPolicy
 from gbpl.tables.encoder import Encoder
 
 onnx = pytest.importorskip("onnx")

@@ -13,9 +13,9 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 import gbpl.nuisance.averaged
-import gbpl.nuisance.cross_fit
+import gbpl.nuisance.plan
 from gbpl import EstimatedPropensityWarning, FitConfig, LoggedFeedback, fold_rows
-from gbpl.feedback.full import Standardizer
+from gbpl.feedback.standardize import Standardizer
 from gbpl.models.splines import spline_curves
 from gbpl.nuisance.averaged import (
     RIDGES,
@@ -272,7 +272,7 @@ def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: p
             single[name] = found[0]
             return found
 
-        monkeypatch.setattr(gbpl.nuisance.cross_fit, name, kept)
+        monkeypatch.setattr(gbpl.nuisance.plan, name, kept)
     log, rows = log_of(400), np.arange(400)
     settings: Any = {"committee": 2, "fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu"}
     outer = dealt(log, 3)

@@ -18,10 +18,10 @@ from sklearn.linear_model import LinearRegression
 
 import gbpl.study.study
 from gbpl import FitConfig, GBPLNet, Linear, cli
+from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.frozen.committee import Networks
 from gbpl.frozen.file import SavedPolicy
-from gbpl.frozen.policy import Rule
 from gbpl.study.study import learn
 from gbpl.tables.encoder import Encoder
 

@@ -33,13 +33,14 @@ from gbpl.certificates.bounds import (
     inverse_kl_lower_bound,
     pac_bayes_bound_over_rates,
 )
-from gbpl.feedback.full import FullFeedback, check_cost
+from gbpl.feedback.checks import check_cost
+from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.pseudo_outcomes import of_logged_action
 from gbpl.fitting.members import fold_rows
 from gbpl.nuisance.cross_fit import CrossFit, EstimatedPropensityWarning, Nuisances
 from gbpl.posterior.methods import METHODS, Bootstrap, PosteriorError, Problem, member_posterior
-from gbpl.posterior.posterior import RULES
+from gbpl.value.evaluate import check_rule
 from gbpl.value.overlap import OverlapWarning
 
 if TYPE_CHECKING:
@@ -258,8 +259,7 @@ class CertificateSettings:
         object.__setattr__(self, "outcome_range", (low, high))
         if not 0.0 < self.failure_probability < 1.0:
             raise ValueError(f"failure_probability must be in (0, 1), got {self.failure_probability}; try 0.05")
-        if self.rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {self.rule!r}")
+        check_rule(self.rule)
         for name, least in (("draws", 1), ("folds", 2)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
@@ -383,7 +383,8 @@ def fresh_certificate(
         known = cross_fit.run(data, "ipw")
         rows = logged_rows(data, known.propensity, known.clip, settings.outcome_range, estimated=known.estimated)
     else:
-        rows = full_rows(data.x, data.outcomes, check_cost(cost, data.actions, len(data)), settings.outcome_range)
+        paid = None if cost is None else check_cost(cost, data.actions, len(data))
+        rows = full_rows(data.x, data.outcomes, paid, settings.outcome_range)
     found = _certify(policy, rows, settings, settings.failure_probability)
     return _answer([found], rows, policy.actions_, settings)
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.surrogates import Binary, Surrogate
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -118,9 +119,7 @@ class OutcomeSquare(_OfActions):
 
     def policy(self, raw: Float[Table, "row raw"]) -> Float[Array, "row action"]:
         """One at the largest raw output; of two equal ones action 1, as everywhere with two actions."""
-        means = jnp.asarray(raw)
-        best = means[..., 1] >= means[..., 0] if self.n_actions == 2 else jnp.argmax(means, axis=-1)
-        return jax.nn.one_hot(best.astype(jnp.int32), self.n_actions, dtype=jnp.float32)
+        return jax.nn.one_hot(deterministic(jnp.asarray(raw)), self.n_actions, dtype=jnp.float32)
 
 
 @dataclass(frozen=True, slots=True)

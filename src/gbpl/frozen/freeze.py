@@ -24,7 +24,7 @@ from gbpl.trees.forest import ForestFeatures
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-    from gbpl.feedback.full import Standardizer
+    from gbpl.feedback.standardize import Standardizer
 
 __all__ = ["check_frozen", "freeze"]
 

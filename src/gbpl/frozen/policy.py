@@ -5,77 +5,23 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from gbpl.decisions.gain import GainSlope, priced_action
+from gbpl.decisions.capacity import priced_action
+from gbpl.decisions.decisions import Decisions, Rule
+from gbpl.decisions.gain import GainSlope
 from gbpl.decisions.rules import disagreement
 from gbpl.frozen.committee import Committee, Forests, Networks, Part, project
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float, Int
+    from jaxtyping import Float, Int
 
     from gbpl.tables.encoder import Encoder
 
-__all__ = ["Decisions", "NumpyPolicy", "Rule"]
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """How a policy is used: against which action gains are counted, whom a person decides, what limited actions cost.
-
-    `prices`, in outcome units and one for each action, keep limited actions within their capacity; 0 for the others.
-    """
-
-    default: int = 0
-    defer: float = 0.5
-    prices: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Decisions:
-    """What is decided for each row, and how sure that is.
-
-    `probability` is the share of posterior draws that would take each action, `disagreement` how split they are,
-    `expected_gain` what the action is expected to gain over the default one, in outcome units and net of costs.
-    """
-
-    action: np.ndarray
-    probability: Float[np.ndarray, "row action"] | None
-    disagreement: Float[np.ndarray, " row"] | None
-    deferred: np.ndarray | None
-    expected_gain: Float[np.ndarray, " row"] | None
-    actions: np.ndarray
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.action)
-
-    def rows(self, kept: Bool[np.ndarray, " row"]) -> Decisions:
-        """Those of some rows."""
-
-        def some(part: np.ndarray | None) -> np.ndarray | None:
-            return None if part is None else part[kept]
-
-        return replace(
-            self, action=self.action[kept], probability=some(self.probability), disagreement=some(self.disagreement),
-            deferred=some(self.deferred), expected_gain=some(self.expected_gain),
-        )  # fmt: skip
-
-    def to_dict(self) -> dict[str, np.ndarray]:
-        """Columns by name, as `pandas.DataFrame` or `polars.DataFrame` take them; only those that are known."""
-        found: dict[str, Any] = {"action": self.action}
-        if self.probability is not None:
-            found |= {
-                f"probability of {label}": self.probability[:, a] for a, label in enumerate(self.actions.tolist())
-            }
-        for name in ("disagreement", "deferred", "expected_gain"):
-            if (column := getattr(self, name)) is not None:
-                found[name.replace("_", " ")] = column
-        return found
+__all__ = ["NumpyPolicy"]
 
 
 class NumpyPolicy:
@@ -185,7 +131,7 @@ class NumpyPolicy:
         return gain
 
     def _gain(self, deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"] | None:
-        return None if self.gain is None else self.gain.slope * (deviation - deviation[:, [self.rule.default]])
+        return None if self.gain is None else self.gain.gains(deviation, self.rule.default)
 
     def decide(self, X: Any, *, defer: float | None = None) -> Decisions:
         """Action, its chances, disagreement, whether a person should decide (above `defer`), and the expected gain."""

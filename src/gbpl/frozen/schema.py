@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.frozen.committee import ACTIVATIONS, SQUASHINGS, Forests, Networks, Part
-from gbpl.frozen.policy import Rule
 from gbpl.tables.encoder import Encoder
 
 __all__ = ["LABELS", "NOT_SPLIT", "stored_policy"]

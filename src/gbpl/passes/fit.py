@@ -24,7 +24,9 @@ import numpy as np
 
 from gbpl.feedback.full import FullFeedback
 from gbpl.models.base import GrownModel
-from gbpl.nuisance.cross_fit import CrossFit, Nuisances, PerAction, WithAction, check_construction
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.nuisance.learners import PerAction, WithAction
+from gbpl.nuisance.nuisances import Nuisances, check_construction
 from gbpl.passes.chunks import Passes
 from gbpl.passes.curvature import curvatures
 from gbpl.passes.outcome_models import OutcomeTables

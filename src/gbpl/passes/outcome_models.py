@@ -17,7 +17,9 @@ from gbpl.fitting.chunks import ChunkTable
 from gbpl.fitting.members import Member
 from gbpl.models.adapters import as_model
 from gbpl.models.networks import MLP
-from gbpl.nuisance.cross_fit import CrossFit, MaskedSquare, Nuisances
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.nuisance.learners import MaskedSquare
+from gbpl.nuisance.nuisances import Nuisances
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.fold_outputs import FoldOutputs
 from gbpl.passes.rows import Chunk

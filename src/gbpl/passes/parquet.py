@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gbpl.feedback.full import label_array
-from gbpl.feedback.table import _propensity
+from gbpl.feedback.actions import check_propensity
+from gbpl.feedback.checks import label_array
 from gbpl.passes.rows import Chunk
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.formats import PARQUET, arrow, checked_input, checked_names, reading, suffixes
@@ -163,13 +163,9 @@ class ParquetRows:
         """Of the action taken; with two actions, of both."""
         name = str(self.roles.propensity)
         chance = self._numbers(batch, name, "propensity", part, start)
-        two = len(self.actions) == 2
-        wrong = ~((chance > 0.0) & ((chance < 1.0) if two else (chance <= 1.0)))
-        why = "out of range: it is the probability of the action taken, in (0, 1); drop rows in which there was no "
-        self._refuse(wrong, "propensity", name, f"{why}choice", part, start)
-        if not two:
-            return chance
-        return np.where(action[:, None] == np.arange(2), chance[:, None], 1.0 - chance[:, None])
+        rows = part.in_file + start + np.arange(len(chance))
+        whose = f"{self.paths[part.file].name}: propensity {name!r}"
+        return check_propensity(chance, action, self.actions, name=whose, rows=rows)
 
     def _numbers(self, batch: Any, name: str, role: str, part: _Part, start: int) -> Float[np.ndarray, " row"]:
         values = column(batch, name)
@@ -255,11 +251,7 @@ class ParquetRows:
             self.actions = label_array(order)
             self._place = dict(zip(labels, places.tolist(), strict=False))
             if not isinstance(roles.propensity, str):
-                given = _propensity(roles, None, np.zeros(0, bool), order)
-                alone = np.array([1.0 - given, given]) if len(order) == 2 and not isinstance(given, dict) else None
-                self._chance = np.array([given[label] for label in order]) if isinstance(given, dict) else alone
-                if self._chance is None:
-                    self._chance = np.full(len(order), 1.0 / len(order))
+                self._chance = check_propensity(roles.propensity, np.zeros(1, np.int64), self.actions)[0]
         total = 0.0
         for part in self._parts:
             for start, batch in self._batches(part, roles.used()):

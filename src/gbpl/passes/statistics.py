@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.feedback.full import Standardizer
+from gbpl.feedback.standardize import Standardizer
 from gbpl.passes.rows import Chunk, RowSource, folds_of, sample_numbers
 from gbpl.runtime.pipeline import ahead
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.feedback.full import Standardizer
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import (
     Mixed,
     Mixture,

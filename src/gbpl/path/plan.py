@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from gbpl.feedback.full import FullFeedback, Standardizer, unit_of
+from gbpl.feedback.full import FullFeedback, unit_of
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import Mixture
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member, across_folds, over_zeta

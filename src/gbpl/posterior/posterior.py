@@ -19,11 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.decisions.rules import disagreement
-from gbpl.feedback.full import Standardizer, check_features, check_outcomes
+from gbpl.feedback.checks import check_features, check_outcomes
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
 from gbpl.posterior.chains import to_arviz
 from gbpl.posterior.problem import MemberPosterior, PosteriorError
 from gbpl.surrogates import Surrogate, project_simplex
+from gbpl.value.evaluate import check_rule
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Draws", "Posterior"]
 
 DRAWS_AT_A_TIME = 64
-RULES = ("randomized", "deterministic")
 KINDS = ("committee", "member")
 
 
@@ -82,8 +84,7 @@ class Draws:
 def _ruled(policy: Array, rule: str) -> Float[Array, "draw row action"]:
     if rule == "randomized":
         return policy
-    best = policy[..., 1] >= policy[..., 0] if policy.shape[-1] == 2 else jnp.argmax(policy, axis=-1)
-    return jax.nn.one_hot(best.astype(jnp.int32), policy.shape[-1])
+    return jax.nn.one_hot(deterministic(policy), policy.shape[-1])
 
 
 @partial(jax.jit, static_argnames=("surrogate", "rule"))
@@ -125,13 +126,12 @@ class Posterior:
         standardizer: Standardizer,
         surrogate: Surrogate,
         actions: np.ndarray,
-        gains: Float[np.ndarray, " member"],
         policy_weights: Float[np.ndarray, " member"] | None = None,
         default_draws: int = 400,
     ) -> None:
         self.parts, self.weights = tuple(parts), np.asarray(weights, float) / np.sum(weights)
         self.standardizer, self.surrogate, self.actions = standardizer, surrogate, actions
-        self.gains, self.default_draws = gains, default_draws
+        self.default_draws = default_draws
         self.policy_weights = self.weights if policy_weights is None else np.asarray(policy_weights, float)
 
     @property
@@ -236,8 +236,7 @@ class Posterior:
         self, X: Any, Y: Any, rule: str, of: str | None, draws: int | None, seed: int
     ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Float[np.ndarray, "row action"]]:
         """Mean and variance over rows of the outcome under each draw's policy."""
-        if rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(RULES)}, got {rule!r}")
+        check_rule(rule)
         x = self._features(X)
         outcomes = check_outcomes(Y, len(x))
         if outcomes.shape[1] != len(self.actions):
@@ -306,19 +305,6 @@ class Posterior:
     def scores(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row score"]:
         """Scores of every draw on every row; for bands take quantiles over the first axis."""
         return np.concatenate(self._per_row(X, draws, seed, lambda _, raw: self.surrogate.scores(raw)))
-
-    def gain(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row action"]:
-        """What each action is expected to gain over action 0, in outcome units, draw by draw.
-
-        Under the pseudo-likelihood the mean gap is zeta f (two actions) and the mean outcome zeta delta_a up to a
-        constant of the row (K actions), so the gain over action 0 is zeta (delta_a - delta_0), at most zeta.
-        """
-
-        def compute(number: int, raw: Array) -> Array:
-            policy = self.surrogate.policy(self.surrogate.scores(raw))
-            return self.gains[number] * (policy - policy[..., :1])
-
-        return np.concatenate(self._per_row(X, draws, seed, compute))
 
     def action_probability(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "row action"]:
         """Share of draws whose deterministic rule takes each action: p_D(x) in the paper, a column an action."""
