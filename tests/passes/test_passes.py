@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from gbpl.feedback.full import FullFeedback, Standardizer
+from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import combined_policy, member_outputs, member_policies
 from gbpl.fitting.chunks import ChunkFit, ChunkTable, Held, batch_plan
 from gbpl.fitting.config import FitConfig
@@ -240,7 +241,7 @@ def test_files_with_text_two_actions_costs_and_weights(tmp_path) -> None:
     [
         ({"y": "nan"}, r"part1\.parquet, row 61: outcome 'y' is missing"),
         ({"y": "inf"}, r"part1\.parquet, row 61: outcome 'y' is infinite"),
-        ({"e": "zero"}, r"part1\.parquet, row 61: propensity 'e' is out of range"),
+        ({"e": "zero"}, r"part1\.parquet: propensity 'e' is 0 in row 61"),
         ({"a": "none"}, r"part1\.parquet, row 61: action 'a' is missing"),
     ],
 )
@@ -264,12 +265,12 @@ def test_faults_of_columns_and_labels_are_found_when_a_source_is_made(tmp_path) 
         ParquetRows(paths, ROLES, actions=["mail", "wait"])
     with pytest.raises(TableError, match="propensity is not given"):
         ParquetRows(paths, replace(ROLES, propensity=None))
-    with pytest.raises(TableError, match="group has no part"):
+    with pytest.raises(TableError, match="group has no use"):
         ParquetRows(paths, replace(ROLES, group="x0"))
     with pytest.raises(TableError, match="does not exist"):
         ParquetRows(tmp_path / "gone.parquet", ROLES)
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(TableError, match="no Parquet file"):
+    with pytest.raises(TableError, match="is not a Parquet file"):
         ParquetRows(tmp_path / "t.csv", ROLES)
     other = write(tmp_path, table_of(log_of(300)).drop_columns(["x0"]), [], 100)
     (tmp_path / "c").mkdir()

@@ -32,10 +32,10 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
                 if not hand(item):
                     return
             hand(None)
-        except BaseException as error:  # raised again where the rows are used
+        except BaseException as error:  # raised again where the items are used
             hand(error)
 
-    thread = threading.Thread(target=read, name="gbpl rows", daemon=True)
+    thread = threading.Thread(target=read, name="gbpl ahead", daemon=True)
     thread.start()
     try:
         while (item := waiting.get()) is not None:
