@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, deterministic, fit_stack, welfare
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, fit_stack, welfare
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.fitting.members import Member, across_folds, fold_rows
+from gbpl.value.welfare import deterministic
 
 RNG = np.random.default_rng(0)
 ROWS = 12

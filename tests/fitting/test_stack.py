@@ -11,21 +11,10 @@ import pytest
 import scipy.optimize
 
 import gbpl.fitting.stack
-from gbpl import (
-    MLP,
-    Binary,
-    FitConfig,
-    FullVector,
-    Linear,
-    Member,
-    NonFiniteLossError,
-    across_folds,
-    fit_stack,
-    fold_rows,
-    over_zeta,
-)
+from gbpl import MLP, Binary, FitConfig, FullVector, Linear, Member, NonFiniteLossError, fit_stack
 from gbpl.datasets import BinaryDesign
 from gbpl.fitting.batches import Batches
+from gbpl.fitting.members import across_folds, fold_rows, over_zeta
 from gbpl.fitting.stack import StackProblem, fit_stacks
 from gbpl.runtime.devices import resolve_devices
 

@@ -16,8 +16,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import gbpl.fitting.stack
 import gbpl.path.path
-from gbpl import MLP, Binary, FitConfig, FullFeedback, FullVector, StackFit, ZetaPath, fold_rows
+from gbpl import MLP, Binary, FitConfig, FullFeedback, FullVector
+from gbpl.fitting.members import fold_rows
+from gbpl.fitting.stack import StackFit
 from gbpl.path.grid import AUTO_PATH
+from gbpl.path.out_of_fold import ZetaPath
 from gbpl.path.path import PathFit, fit_paths
 from gbpl.path.plan import PathProblem, PathSettings, Table
 

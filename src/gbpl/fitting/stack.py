@@ -63,6 +63,17 @@ class StackFit:
         """Parameters of some members, in the order asked for."""
         return taken(self.params, chosen)
 
+    def subset(self, chosen: Sequence[int] | Int[np.ndarray, " chosen"], members: Sequence[Member]) -> StackFit:
+        """Some of the fits, in the order asked for, as those of `members`."""
+        return StackFit(
+            members=tuple(members),
+            params=self.select(chosen),
+            validation_loss=tuple(self.validation_loss[i] for i in chosen),
+            train_loss=tuple(self.train_loss[i] for i in chosen),
+            best_epoch=self.best_epoch[np.asarray(chosen)],
+            best_loss=self.best_loss[np.asarray(chosen)],
+        )
+
     def find(self, **fields: Any) -> list[int]:
         """Numbers of the members whose fields have these values, such as `fold=2`."""
         return [i for i, m in enumerate(self.members) if all(getattr(m, k) == v for k, v in fields.items())]
@@ -182,17 +193,7 @@ def fit_stacks(
     ]
     whole = fit_stack(x, target, members, objective, model, **options)
     ends = np.cumsum([0, *(len(problem.members) for problem in problems)])
-    return [
-        StackFit(
-            members=tuple(problem.members),
-            params=jax.tree.map(lambda leaf, own=slice(*ends[i : i + 2]): leaf[own], whole.params),
-            validation_loss=whole.validation_loss[slice(*ends[i : i + 2])],
-            train_loss=whole.train_loss[slice(*ends[i : i + 2])],
-            best_epoch=whole.best_epoch[slice(*ends[i : i + 2])],
-            best_loss=whole.best_loss[slice(*ends[i : i + 2])],
-        )
-        for i, problem in enumerate(problems)
-    ]
+    return [whole.subset(range(*ends[i : i + 2]), problem.members) for i, problem in enumerate(problems)]
 
 
 def _below(leaves: Sequence[np.ndarray], rows: Sequence[int]) -> np.ndarray:

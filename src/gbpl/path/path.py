@@ -193,14 +193,7 @@ def _fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSetti
     ]  # fmt: skip
     whole = _side_by_side(stacks)
     order = np.argsort(np.concatenate([own for own in numbers if own]), kind="stable")
-    return StackFit(
-        members=tuple(members),
-        params=whole.select(order),
-        validation_loss=tuple(whole.validation_loss[i] for i in order),
-        train_loss=tuple(whole.train_loss[i] for i in order),
-        best_epoch=whole.best_epoch[order],
-        best_loss=whole.best_loss[order],
-    )
+    return whole.subset(order, members)
 
 
 def _side_by_side(stacks: Sequence[StackFit | None]) -> StackFit:
