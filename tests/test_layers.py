@@ -37,7 +37,7 @@ def test_imports_go_one_way() -> None:
     [
         (
             "fitting/members.py",
-            "from gbpl.path.path import fit_path",
+            "from gbpl.path.path import fit_paths",
             "gbpl.fitting is not allowed to import gbpl.path",
         ),
         ("value/welfare.py", "import gbpl.value.overlap", "No cycles are allowed"),

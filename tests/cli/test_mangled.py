@@ -350,7 +350,7 @@ CASES: dict[str, Case] = {
     "output is the input": decide(GOOD, "bad.csv is the file that is read", options=("-o", "bad.csv")),
     "output is a folder": decide(GOOD, "result is a folder", options=("-o", "result")),
     "output in a missing folder": decide(GOOD, "there is no folder a", "make it first", options=("-o", "a/b.csv")),
-    "output is a device": decide(GOOD, "/dev/full", "no file that can be replaced", options=("-o", "/dev/full")),
+    "output is a device": decide(GOOD, "/dev/full", "not a file that can be replaced", options=("-o", "/dev/full")),
     "output is not named": decide(GOOD, "--out", options=()),
     "decide, defer above one": decide(GOOD, "--defer must be from 0 to 1", "2", options=(*DECIDE, "--defer", "2")),
     # Policies.
@@ -575,7 +575,7 @@ def test_a_folder_that_is_not_to_be_written_to(
     lay(learned, {"page.gbpl": policy(summary=two_actions())})
     before = snapshot(learned)
     monkeypatch.setattr(os, "access", lambda path, mode: not (mode & os.W_OK and Path(path) == Path(place)))
-    refused(run(capsys, *argv), f"the folder {place} is not to be written to", "choose another")
+    refused(run(capsys, *argv), f"the folder {place} cannot be written to", "choose another")
     assert snapshot(learned) == before
 
 

@@ -404,7 +404,7 @@ def test_each_fold_learns_from_its_own_table(policy: GBPLNet) -> None:
         gap = (table[:, 1] - table[:, 0]) / policy.outcome_scale_
         assert_allclose(found[numbers[key]], gap, rtol=1e-4, atol=1e-4)
     for member, problem in zip(training.fit.members, training.fit.problems(), strict=True):
-        assert member.table in (member.label["fold"], 2 + member.label["fold"])
+        assert member.table in (member.fold, 2 + member.fold)
         assert_array_equal(problem.target[:, 0], found[member.table][member.train])
         assert_array_equal(problem.x, training.fit.x[member.train])
 
@@ -810,13 +810,13 @@ def test_cross_fitted_value_rests_on_networks_that_saw_nothing_of_the_fold(
     monkeypatch.setattr(gbpl.path.path, "fit_stack", spy)
     fitted = policy3._training.fit
     fitted.untouched()
-    folds = {member.label["fold"]: member.validation for member in fitted.every}
-    assert {member.label["fold"] for member in seen} == set(folds)
+    folds = {member.fold: member.validation for member in fitted.every}
+    assert {member.fold for member in seen} == set(folds)
     for member in seen:
-        fold = folds[member.label["fold"]]
+        fold = folds[member.fold]
         assert not np.isin(fold, np.concatenate([member.train, member.validation])).any()
         assert len(member.train) + len(member.validation) + len(fold) == ROWS
-        original = next(m for m in fitted.every if m.label == member.label)
+        original = next(m for m in fitted.every if (m.fold, m.entry) == (member.fold, member.entry))
         assert (member.table, member.zeta) == (original.table, original.zeta)
 
 

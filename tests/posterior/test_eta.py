@@ -395,12 +395,12 @@ def refit_by_hand(fit, stack):
         scores, _ = scores_and_slope(replace(fit, params=params), number, fit.x)
         return np.mean(np.sum(policy_of(fit, scores) * outcomes, axis=1))
 
-    entries = [member.label["entry"] for member in fit.members]
+    entries = [member.entry for member in fit.members]
     size = {entry: fit.policy_weights[i] / fit.shares[i] for i, entry in enumerate(entries)}
     own = np.array([worth(fit.params, i) * size[entry] for i, entry in enumerate(entries)])
-    copied = [(copy.label["entry"], copy.label["fold"]) for copy in stack.members]
+    copied = [(copy.entry, copy.fold) for copy in stack.members]
     again = np.array([worth(stack.params, i) * size[entry] for i, (entry, _) in enumerate(copied)])
-    place = {(member.label["entry"], member.label["fold"]): i for i, member in enumerate(fit.members)}
+    place = {(member.entry, member.fold): i for i, member in enumerate(fit.members)}
     original = np.array([own[place[key]] for key in copied])
 
     def within(values, group):
@@ -435,9 +435,9 @@ def test_refits_restated(name, monkeypatch):
     assert found.variance == pytest.approx(expected, rel=1e-3)
 
     # Exponential weights on the member's own rows, a seed of its own, and everything else as it was.
-    originals = {(member.label["entry"], member.label["fold"]): member for member in fit.members}
+    originals = {(member.entry, member.fold): member for member in fit.members}
     for copy in stack.members:
-        member = originals[copy.label["entry"], copy.label["fold"]]
+        member = originals[copy.entry, copy.fold]
         assert copy.seed != member.seed
         assert (copy.zeta, copy.eta, copy.table) == (member.zeta, member.eta, member.table)
         np.testing.assert_array_equal(copy.train, member.train)

@@ -141,7 +141,7 @@ def test_a_log_s_members_are_refitted_to_their_own_tables(monkeypatch):
     ((x, target, members, *_),) = seen
     assert target.shape[0] == 4 * N  # with the correction and without, two folds each
     assert x.shape[0] == N
-    fold = np.array([member.label["fold"] for member in members])
+    fold = np.array([member.fold for member in members])
     table = np.array([member.table for member in members])
     np.testing.assert_array_equal(table % 2, fold)
     assert set(table) == {0, 1, 2, 3}

@@ -208,7 +208,7 @@ def test_members_of_one_fold_share_their_forest() -> None:
 def test_last_layers_are_fitted_to_the_features_by_other_trees() -> None:
     """The same stack by hand: a linear score on the features of `grow`."""
     x, target = table(rows=ROWS)
-    own = [m for m in members() if m.label["fold"] == 1]
+    own = [m for m in members() if m.fold == 1]
     _, phi = SMALL.grow(StackProblem(x, target, own), own[0])
     linear = fit_stack(phi, target, own, Binary(), Linear(), config=CONFIG)
     stack = fit_stack(x, target, members(), Binary(), SMALL, config=CONFIG)

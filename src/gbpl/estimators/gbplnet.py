@@ -27,7 +27,8 @@ from gbpl.nuisance.off_policy import overlap_of
 from gbpl.passes.fit import fit_large
 from gbpl.passes.parquet import ParquetRows
 from gbpl.passes.rows import ArrayRows, RowSource
-from gbpl.path.path import PathFit, PathSettings
+from gbpl.path.path import PathFit
+from gbpl.path.plan import PathSettings
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.tables.roles import Roles
 from gbpl.trees.forest import ForestFeatures

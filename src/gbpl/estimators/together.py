@@ -13,9 +13,9 @@ from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.plan import fit_plans
-from gbpl.passes.fit import MODEL_PATH
-from gbpl.path.out_of_fold import AUTO_PATH
-from gbpl.path.path import PathProblem, PathSettings, Table, fit_paths
+from gbpl.path.grid import auto_path
+from gbpl.path.path import fit_paths
+from gbpl.path.plan import PathProblem, PathSettings, Table
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -85,7 +85,7 @@ def _table(nuisances: Nuisances, feedback: FullFeedback, construction: str, corr
     """What members learn from: for each fold scores that have seen nothing of it, where there are any."""
     whole = nuisances.pseudo_outcomes(construction, correction=correction)
     scale = replace(feedback, outcomes=whole).scale
-    path = AUTO_PATH if correction > 0.0 else MODEL_PATH
+    path = auto_path(correction)
     if nuisances.fold_means is None:
         return Table([whole], scale, correction, path)
     each = [

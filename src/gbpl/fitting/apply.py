@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
 __all__ = [
-    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled", "has_last_layer", "member_outputs",
-    "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
+    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled",
+    "has_last_layer", "member_outputs", "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
 ]  # fmt: skip
 
 BLOCK = 2048
 
 
-def has_last_layer(model: Any) -> bool:
+def has_last_layer(model: ScoreModel | Mixture) -> bool:
     """Whether raw outputs are linear in a last layer, for every model there is."""
     models = model.models if isinstance(model, Mixture) else (model,)
     return all(isinstance(one, LastLayerModel) for one in models)
@@ -41,22 +41,18 @@ def taken(params: Any, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> An
     numbers = np.asarray(chosen, int)
     if not isinstance(params, Mixed):
         return jax.tree.map(lambda leaf: leaf[numbers], params)
-    place = np.empty(len(params.owner), int)
-    for model in range(len(params.parts)):
-        own = params.members_of(model)
-        place[own] = np.arange(len(own))
     owner = params.owner[numbers]
-    parts = (taken(part, place[numbers[owner == model]]) for model, part in enumerate(params.parts))
+    parts = (
+        taken(part, np.searchsorted(params.members_of(place), numbers[owner == place]))
+        for place, part in enumerate(params.parts)
+    )
     return Mixed(owner, tuple(parts))
 
 
-def one_member(model: Any, params: Any, number: int) -> tuple[ScoreModel, Any]:
+def one_member(model: ScoreModel | Mixture, params: Any, number: int) -> tuple[ScoreModel, Any]:
     """The model of a member, and its parameters without the member axis."""
-    if isinstance(params, Mixed):
-        owner = int(params.owner[number])
-        place = int(np.sum(params.owner[:number] == owner))
-        return model.models[owner], jax.tree.map(lambda leaf: leaf[place], params.parts[owner])
-    return model, jax.tree.map(lambda leaf: leaf[number], params)
+    ((one, part, _),) = by_model(model, taken(params, [number]))
+    return one, jax.tree.map(lambda leaf: leaf[0], part)
 
 
 def filled(values: np.ndarray, size: int) -> np.ndarray:
@@ -129,12 +125,18 @@ def member_policies(
     model: ScoreModel | Mixture, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
 ) -> Float[np.ndarray, "member row action"]:
     """Policy of every member on every row."""
-    if isinstance(params, Mixed):
-        found = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
-        for one, part, numbers in by_model(model, params):
-            found[numbers] = member_policies(one, surrogate, part, x)
-        return found
-    assert not isinstance(model, Mixture)
+    parts = [(_part_policies(one, surrogate, part, x), own) for one, part, own in by_model(model, params)]
+    if len(parts) == 1:
+        return parts[0][0]
+    policies = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
+    for of_model, numbers in parts:
+        policies[numbers] = of_model
+    return policies
+
+
+def _part_policies(
+    model: ScoreModel, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
+) -> Float[np.ndarray, "member row action"]:
     device_params = jax.device_put(params)
     return _over_rows(lambda part: _policies(device_params, part, model=model, surrogate=surrogate), x, axis=1)
 

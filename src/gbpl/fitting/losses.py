@@ -1,7 +1,7 @@
 """Row losses of the methods the paper compares with, and of several methods in one stack (section 9).
 
-Each is an objective of `fit_stack` whose target is the (row, action) table of outcomes itself, in outcome units divided
-by one scale; pseudo-outcomes do as well. U = Y(1) - Y(0) is the gap. Only surrogates make use of zeta.
+Each is an objective of `fit_stack` whose target is the (row, action) table of outcomes or pseudo-outcomes itself, in
+outcome units divided by one scale. U = Y(1) - Y(0) is the gap. Only surrogates use zeta.
 
 Axis names: `row`, `action` (K of them), `raw` (1 or K).
 """
@@ -37,7 +37,7 @@ def _gap(outcomes: Float[Array, "row action"]) -> Float[Array, " row"]:
 
 @dataclass(frozen=True, slots=True)
 class RowLoss(ABC):
-    """An objective of a stack that also says which policy its raw outputs mean."""
+    """An objective of a stack that also turns raw outputs into a policy."""
 
     @property
     @abstractmethod

@@ -44,10 +44,10 @@ class _Part(NamedTuple):
 class ParquetRows:
     """One or several Parquet files of the same columns, one below the other, read by roles.
 
-    Everything that can be wrong with outcomes, actions, propensities and weights is found when this is made, by a pass
-    over those columns alone. Features are encoded as in `gbpl.learn`, by an `Encoder` learned from a sample of rows
-    spread over the files unless one is given. `cost` maps actions to costs, `actions` gives their order. Rows are
-    numbered through the files in the order given.
+    Outcomes, actions, propensities and weights are checked when this is made, by a pass over those columns alone.
+    Features are encoded as in `gbpl.learn`, by an `Encoder` learned from a sample of rows spread over the files unless
+    one is given. `cost` maps actions to costs, `actions` gives their order. Rows are numbered through the files in the
+    order given.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ParquetRows:
             raise TableError("no file is named; give one Parquet file or several")
         for name in ("group", "controls"):
             if getattr(roles, name):
-                raise TableError(f"{name} has no part in learning in passes; fit in memory, or leave it out")
+                raise TableError(f"{name} has no use in learning in passes; fit in memory, or leave it out")
         if roles.outcomes is None and roles.propensity is None:
             raise TableError(
                 "propensity is not given, and learning in passes needs it: a column, a number, or a mapping from "
@@ -138,29 +138,30 @@ class ParquetRows:
     def _role_arrays(self, part: _Part, start: int, batch: Any) -> dict[str, Any]:
         """Outcomes, actions, propensities and weights of a batch, checked."""
         roles, place = self.roles, (part, start)
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         if roles.outcomes is not None:
-            found["outcomes"] = np.column_stack([self._numbers(batch, n, "outcome", *place) for n in roles.outcomes])
+            arrays["outcomes"] = np.column_stack([self._numbers(batch, n, "outcome", *place) for n in roles.outcomes])
         else:
-            found["outcome"] = self._numbers(batch, str(roles.outcome), "outcome", *place)
+            arrays["outcome"] = self._numbers(batch, str(roles.outcome), "outcome", *place)
             codes, labels = _labels(batch, str(roles.action))
             self._refuse(codes < 0, "action", str(roles.action), "missing; drop the row, or name what was done", *place)
             known = self._place
             new = [label for label in labels if label not in known]
             if new:
                 raise TableError(
-                    f"{self.paths[part.file].name} has the action {new[0]!r}, which it had not before; has it changed?"
+                    f"{self.paths[part.file].name} has the action {new[0]!r}, which it did not have before; has the "
+                    "file changed?"
                 )
-            found["action"] = np.array([known[label] for label in labels], np.int64)[codes]
+            arrays["action"] = np.array([known[label] for label in labels], np.int64)[codes]
             if isinstance(roles.propensity, str):
-                found["propensity"] = self._chances(batch, found["action"], *place)
+                arrays["propensity"] = self._chances(batch, arrays["action"], *place)
         if roles.weight is not None:
-            found["weight"] = self._numbers(batch, roles.weight, "weight", *place)
-            self._refuse(found["weight"] < 0.0, "weight", roles.weight, "below 0; correct it", *place)
-        return found
+            arrays["weight"] = self._numbers(batch, roles.weight, "weight", *place)
+            self._refuse(arrays["weight"] < 0.0, "weight", roles.weight, "below 0; correct it", *place)
+        return arrays
 
     def _chances(self, batch: Any, action: np.ndarray, part: _Part, start: int) -> Float[np.ndarray, "..."]:
-        """Of the action taken; with two actions, of both."""
+        """Propensities: of the action taken; with two actions, of both."""
         name = str(self.roles.propensity)
         chance = self._numbers(batch, name, "propensity", part, start)
         rows = part.in_file + start + np.arange(len(chance))
@@ -237,14 +238,14 @@ class ParquetRows:
             if len(self.actions) != len(roles.outcomes):
                 raise TableError(f"actions must name the {len(roles.outcomes)} outcomes, got {list(self.actions)}")
         else:
-            name, found = str(roles.action), set()
+            name, distinct = str(roles.action), set()
             for part in self._parts:
                 for start, batch in self._batches(part, [name]):
                     codes, labels = _labels(batch, name)
                     why = "missing; drop the row, or name what was done"
                     self._refuse(codes < 0, "action", name, why, part, start)
-                    found.update(labels)
-            labels = sorted(found) if len({type(label) for label in found}) == 1 else sorted(found, key=str)
+                    distinct.update(labels)
+            labels = sorted(distinct) if len({type(label) for label in distinct}) == 1 else sorted(distinct, key=str)
             check_labels(labels, name, self.n_rows)
             twice = np.tile(np.arange(len(labels)), 2)  # of fewer rows it would be no choice among few
             places, order = labels_taken(twice, labels, name, actions)
@@ -275,13 +276,13 @@ class ParquetRows:
 
 
 def _checked(path: str | os.PathLike[str]) -> Path:
-    found = checked_input(path)
-    if suffixes(found)[0] not in PARQUET:
+    checked = checked_input(path)
+    if suffixes(checked)[0] not in PARQUET:
         raise TableError(
-            f"{found.name} is no Parquet file, and learning in passes reads those alone; write it as one, for example "
-            "with pyarrow.parquet.write_table"
+            f"{checked.name} is not a Parquet file, and learning in passes reads no other; write it as one, for "
+            "example with pyarrow.parquet.write_table"
         )
-    return found
+    return checked
 
 
 def _labels(batch: Any, name: str) -> tuple[Int[np.ndarray, " row"], list[Any]]:

@@ -52,7 +52,7 @@ class Bootstrap(MemberPosterior):
 
 
 def bootstrap_members(member: Member, count: int, *, seed: int) -> list[Member]:
-    """`count` copies of a member with exponential weights on its training rows, labelled `refit`."""
+    """`count` copies of a member with exponential weights on its training rows."""
     rng = np.random.default_rng([seed, member.seed])
     given = np.ones(len(member.train)) if member.weights is None else member.weights
     return [
@@ -60,9 +60,8 @@ def bootstrap_members(member: Member, count: int, *, seed: int) -> list[Member]:
             member,
             weights=given * rng.exponential(size=len(member.train)),
             seed=int(rng.integers(2**31)),
-            label=member.relabel(refit=number),
         )
-        for number in range(count)
+        for _ in range(count)
     ]
 
 

@@ -57,7 +57,7 @@ def refit(fit: PathFit, *, refits: int | None = None, seed: int = 0) -> Refits:
     size = fit.policy_weights / fit.shares  # brings every zeta's policy to the committee's size
     own = _welfares(fit, fit.params, len(fit.members), outcomes) * size
     again = _welfares(fit, stack.params, len(copies), outcomes) * size[owners]
-    entry = np.array([int(member.label["entry"]) for member in fit.members])  # type: ignore[call-overload]
+    entry = np.array([member.entry for member in fit.members])
     refit_variance, freedom = _within(again, entry[owners])
     member_variance, _ = _within(own, entry)
     variance = refit_variance - (1.0 - np.sum(fit.shares**2)) * member_variance

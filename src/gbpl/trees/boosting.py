@@ -189,7 +189,7 @@ class BoostedScore:
         )  # fmt: skip
         if not np.isfinite([*losses.train, *losses.held]).all():
             raise NonFiniteLossError(
-                f"the loss is not finite for member {dict(member.label) or member.seed}. Nothing was kept. Look for "
+                f"the loss is not finite for {member}. Nothing was kept. Look for "
                 "extreme outcomes: a robust surrogate (huber=...) bounds what one row can do."
             )
         # Where nothing is left to split LightGBM adds no more trees, and the losses stay as they are.
