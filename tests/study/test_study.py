@@ -16,10 +16,10 @@ from sklearn.linear_model import LinearRegression
 import gbpl
 from gbpl import MLP, FitConfig, GBPLNet, Linear, PerAction
 from gbpl.certificates.certificate import Certificate
-from gbpl.runtime.notes import heard
+from gbpl.runtime.warn import collected
 from gbpl.study.numbers import LEVELS, Worth
 from gbpl.study.study import _prices
-from gbpl.study.summary import PROBABILITIES, _plain
+from gbpl.study.summary import PROBABILITIES
 from gbpl.tables.encoder import Encoder
 
 N = 240
@@ -527,7 +527,7 @@ def test_what_is_said_becomes_a_note():
     notes = ["first"]
 
     def speak():
-        with heard(notes):
+        with collected(notes):
             for text, kind in (("careful", UserWarning), ("old", DeprecationWarning), ("careful", UserWarning)):
                 warnings.warn(text, kind, stacklevel=1)
             warnings.warn("first", UserWarning, stacklevel=1)
@@ -536,11 +536,6 @@ def test_what_is_said_becomes_a_note():
         speak()
     assert notes == ["first", "careful"]
     assert len(outside) == 1
-
-
-def test_numbers_that_are_none_become_null():
-    given = {"a": np.array([1.0, np.nan]), 2: (np.float32(np.inf), np.int64(3), True, None), "c": {"d": MLP()}}
-    assert _plain(given) == {"a": [1.0, None], "2": [None, 3, True, None], "c": {"d": repr(MLP())}}
 
 
 def test_levels_run_from_nobody_to_everybody():

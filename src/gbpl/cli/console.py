@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn, ParamSpec
 
@@ -24,6 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+
+from gbpl.runtime.json import plain
 
 __all__ = [
     "FAULT", "INTERRUPTED", "TERMINATED", "WRONG", "Delimiter", "Encoding", "Json", "Screen", "as_json_text", "guarded",
@@ -89,22 +90,14 @@ def table(first: str, *numbers: str, title: str | None = None) -> Table:
     return made
 
 
-def _finite(content: Any) -> Any:
-    """JSON knows no NaN and no infinity: null."""
-    if isinstance(content, Mapping):
-        return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
 def as_json_text(content: Any, *, indent: int | None = 2, encoding: str | None = "utf-8") -> str:
     """JSON that can be written in this encoding; letters that it lacks are escaped."""
-    text = json.dumps(_finite(content), indent=indent, ensure_ascii=False, allow_nan=False)
+    made = plain(content)
+    text = json.dumps(made, indent=indent, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(encoding or "utf-8")
     except UnicodeEncodeError:
-        return json.dumps(_finite(content), indent=indent, allow_nan=False)
+        return json.dumps(made, indent=indent, allow_nan=False)
     return text
 
 
