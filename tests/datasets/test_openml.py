@@ -145,9 +145,7 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.
 def test_a_wrong_table_is_named_with_its_rule_and_a_remedy(tmp_path: Path) -> None:
     path, columns, table = tmp_path / "yacht.csv", COLUMNS["yacht"], made_up("yacht")
     write(path, [*columns[:2], "other", *columns[3:]], table)
-    with pytest.raises(
-        ValueError, match=rf"{path} lacks the column\(s\) length_displacement_ratio, .*'other'.*{REMEDY}"
-    ):
+    with pytest.raises(ValueError, match=rf"{path} has no column length_displacement_ratio, .*'other'.*{REMEDY}"):
         load_regression("yacht", data_dir=tmp_path)
     write(path, columns, table[:-1])
     with pytest.raises(ValueError, match=rf"{path} has 307 rows, yacht has 308; {REMEDY}"):
@@ -156,16 +154,20 @@ def test_a_wrong_table_is_named_with_its_rule_and_a_remedy(tmp_path: Path) -> No
     with pytest.raises(ValueError, match=r"has 0 rows, yacht has 308"):
         load_regression("yacht", data_dir=tmp_path)
     path.write_text("")
-    with pytest.raises(ValueError, match=r"lacks the column\(s\) longitudinal_position"):
+    with pytest.raises(ValueError, match=r"yacht\.csv is empty: it has no header"):
         load_regression("yacht", data_dir=tmp_path)
     write(path, columns, np.where(np.arange(308)[:, None] == 4, np.nan, table))
     with pytest.raises(ValueError, match=r"must have finite numbers, got \[nan, .* in row 4; set"):
         load_regression("yacht", data_dir=tmp_path)
-    for word in ([*table[2, :-1], "fast"], table[2, :-1]):
+    wrong = {
+        r"column 'residuary_resistance' must be numbers, but is 'fast' in line 4; correct it": [*table[2, :-1], "fast"],
+        r"line 4 has 6 cell\(s\), but the header has 7; correct the file": table[2, :-1],
+    }
+    for message, row in wrong.items():
         write(path, columns, table[:2])
         with path.open("a", newline="") as file:
-            csv.writer(file).writerow(word)
-        with pytest.raises(ValueError, match=rf"{path}, line 4: the columns must be numbers, got \[.*; mend that line"):
+            csv.writer(file).writerow(row)
+        with pytest.raises(ValueError, match=rf"yacht\.csv: {message}"):
             load_regression("yacht", data_dir=tmp_path)
 
 
@@ -237,7 +239,7 @@ def test_no_network_says_what_to_do(error: Exception, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(gbpl.datasets.openml, "fetch_openml", fail)
     cause = type(error).__name__
-    message = rf"yacht is not to be had from OpenML \(data id 42370\): {cause}: .*; {REMEDY}, .*run once with network"
+    message = rf"yacht is not available from OpenML \(data id 42370\): {cause}: .*; {REMEDY}, .*run once with network"
     with pytest.raises(DataUnavailableError, match=message) as caught:
         load_regression("yacht")
     assert caught.value.__cause__ is error

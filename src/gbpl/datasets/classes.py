@@ -10,6 +10,7 @@ from scipy.special import softmax
 from gbpl.datasets.dataset import Dataset, Source
 from gbpl.datasets.files import read_columns
 from gbpl.datasets.samples import LOGGED_ACTION, LOGGING_INDEX, stream, unit_rows
+from gbpl.tables.frames import require_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,8 +78,7 @@ def digits_logged(source: Source, as_frame: str) -> Dataset:
 def from_file(source: Source, as_frame: str, *, path: Path) -> Dataset:
     """Features x1, x2, ... and the column `class`, as full feedback."""
     table = read_columns(path)
-    if "class" not in table:
-        raise ValueError(f"{path} must have the column class, it has {list(table)}; add it")
+    require_columns(["class"], list(table), path.name)
     label = table.pop("class")
     columns, classes = _full_feedback(table, label)
     return source.dataset(columns, as_frame, outcomes=classes, features=list(table))

@@ -24,7 +24,7 @@ def arrow(module: str = "") -> Any:
     try:
         return importlib.import_module(f"pyarrow{module}")
     except ModuleNotFoundError as error:
-        raise ImportError("the command line's tables need pyarrow: pip install 'gbpl[cli]'") from error
+        raise ImportError("tables in files need pyarrow: pip install 'gbpl[cli]'") from error
 
 
 @contextmanager
