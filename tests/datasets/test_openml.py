@@ -17,7 +17,8 @@ from sklearn.utils import Bunch
 
 import gbpl.datasets.openml
 from gbpl.datasets import LoggedDesign, SemiSyntheticDesign
-from gbpl.datasets.openml import DATA_DIR_VARIABLE, REGRESSION_SETS, DataUnavailableError, load_regression
+from gbpl.datasets.files import DATA_DIR_VARIABLE, DataUnavailableError
+from gbpl.datasets.openml import SETS, load_regression
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 ROWS = {"yacht": 308, "energy_efficiency": 768}
@@ -73,7 +74,7 @@ def openml(monkeypatch: pytest.MonkeyPatch, header: list[str], table: np.ndarray
 # A folder
 
 
-@pytest.mark.parametrize("name", REGRESSION_SETS)
+@pytest.mark.parametrize("name", SETS)
 def test_a_table_is_read_from_a_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made_up(name)
     write(tmp_path / f"{name}.csv", COLUMNS[name], table)
@@ -249,7 +250,7 @@ def test_no_network_says_what_to_do(error: Exception, monkeypatch: pytest.Monkey
 # The sets themselves
 
 
-@pytest.mark.parametrize("name", REGRESSION_SETS)
+@pytest.mark.parametrize("name", SETS)
 def test_the_sets_are_those_of_the_paper(name: str) -> None:
     if not (DATA / f"{name}.csv").exists():
         pytest.skip(f"no {name}.csv in {DATA}")

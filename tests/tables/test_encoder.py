@@ -181,8 +181,6 @@ def test_every_feature_has_a_name_of_its_own() -> None:
     assert encoder.names == [
         "a=b=c", "a=d", "a=e", "a=b=c (2)", "a=b=d", "a=b=f", "a=d (2)", "age", "age is missing", "age is missing (2)",
     ]  # fmt: skip
-    sources = ["a"] * 3 + ["a=b"] * 3 + ["a=d", "age", "age", "age is missing"]
-    assert encoder.source_of == dict(zip(encoder.names, sources, strict=True))
     assert encoder.kinds == ["category"] * 6 + ["number", "number", "missing", "number"]
     assert len(encoder.names) == encoder.apply(table)[0].shape[1]
 

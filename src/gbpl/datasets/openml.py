@@ -23,7 +23,7 @@ from gbpl.tables.read import open_batches
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["DATA_DIR_VARIABLE", "REGRESSION_SETS", "DataUnavailableError", "RegressionTable", "load_regression"]
+__all__ = ["RegressionTable", "load_regression"]
 
 
 class RegressionTable(NamedTuple):
@@ -67,7 +67,6 @@ SETS = {
         "heating_load", 22.3072,
     ),
 }  # fmt: skip
-REGRESSION_SETS = tuple(SETS)
 
 
 def load_regression(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> RegressionTable:

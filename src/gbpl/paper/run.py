@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gbpl.datasets.openml import DataUnavailableError
+from gbpl.datasets.files import DataUnavailableError
 from gbpl.paper.experiments.catalog import TABLES, UCI
 from gbpl.paper.experiments.posterior import example
 from gbpl.paper.experiments.protocol import Settings

@@ -16,7 +16,7 @@ from gbpl.tables.frames import TableError, as_codes, as_floats, is_gone, is_miss
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
 
-__all__ = ["EXACT", "Kind", "RawColumn", "check_finite", "inspect", "kind_of", "level_text", "read_column"]
+__all__ = ["EXACT", "Kind", "RawColumn", "check_finite", "kind_of", "level_text", "read_column"]
 
 IDENTIFIER_NAME = re.compile(r"(^|[_. ])id$|(case|client|customer|hh|order|patient|person|rec|record|row|user)id$")
 DISTINCT = 20  # rows from which a column without a repeated value is an identifier and no accident
@@ -146,10 +146,3 @@ def kind_of(raw: RawColumn, name: str) -> Kind:
         return raw.kind
     different = bool((present == np.floor(present)).all()) and len(np.unique(present)) == count
     return Kind.IDENTIFIER if different else Kind.NUMBER
-
-
-def inspect(values: Any, name: str = "") -> Kind:
-    """What a column holds; integers without a repeated value are an identifier if consecutive, or by their `name`."""
-    raw = read_column(values, name)
-    check_finite(raw, name)
-    return kind_of(raw, name)

@@ -86,11 +86,6 @@ class Encoder:
         """What each feature is: number (booleans too), category (a level), or missing (a mark of missing numbers)."""
         return [kind for part in self.parts for kind in part.kinds]
 
-    @property
-    def source_of(self) -> dict[str, str]:
-        """Raw column of each feature."""
-        return dict(zip(self.names, [part.name for part in self.parts for _ in part.kinds], strict=True))
-
     def apply(self, frame: Any, *, first_row: int = 0) -> tuple[Float[np.ndarray, "row feature"], Counter[str]]:
         """Features of every row, and how often what was not there: 'missing age', 'new level of region'.
 

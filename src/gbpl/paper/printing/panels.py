@@ -14,7 +14,7 @@ import numpy as np
 from gbpl.paper.experiments import catalog
 from gbpl.paper.experiments.records import Records
 from gbpl.paper.printing.cells import standard_error
-from gbpl.plots import BLUE, GREEN, GREY, ORANGE, RED, SKY
+from gbpl.plots.style import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from jaxtyping import Float
