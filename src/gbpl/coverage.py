@@ -96,7 +96,7 @@ def coverage_study(
     if isinstance(template.zeta, str) or np.iterable(template.zeta):
         raise ValueError(f"the estimator needs one zeta, for the target is that of a zeta, got {template.zeta!r}")
     ends = np.empty((replications, len(etas), len(wanted), 2))
-    target, worth = np.empty(replications), np.empty(replications)
+    target, welfare = np.empty(replications), np.empty(replications)
     for number in range(replications):
         seed = start + number
         policy = clone(template).set_params(random_state=seed)
@@ -108,7 +108,7 @@ def coverage_study(
         fresh = design.sample(evaluation_rows, seed=10**6 + seed)
         best = np.asarray(policy.surrogate_.population_policy(fresh.outcome_mean, float(template.zeta)))
         target[number] = np.mean(np.sum(best * fresh.outcome_mean, axis=1))
-        worth[number] = np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1))
+        welfare[number] = np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1))
         for place, eta in enumerate(etas):
             drawn = policy.posterior("last_layer", eta=eta).welfare(
                 fresh.x, fresh.outcome_mean, of=of, draws=draws, seed=seed
@@ -119,7 +119,7 @@ def coverage_study(
         inside = (ends[..., 0] <= values[:, None, None]) & (values[:, None, None] <= ends[..., 1])
         return inside.mean(axis=0)
 
-    shortfall = float(np.mean(target - worth))
+    shortfall = float(np.mean(target - welfare))
     return CoverageStudy(
         etas=etas,
         levels=wanted,

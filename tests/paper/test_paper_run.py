@@ -42,7 +42,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Path:
     folder = tmp_path_factory.mktemp("quick") / "run"
     heard: list[tuple[float, float, str]] = []
     asked = Run(quick=True, device="cpu", data_dir=str(data_dir))
-    report = reproduce(asked, folder, told=lambda *what: heard.append(what))
+    report = reproduce(asked, folder, progress=lambda *what: heard.append(what))
     assert report == folder / "REPORT.md"
     done = [done for done, _, _ in heard]
     assert done == sorted(done)

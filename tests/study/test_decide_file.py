@@ -149,11 +149,11 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gbpl.study.decide_file, "ROWS", 1000)
     heard: list[tuple[int, int | None]] = []
     write(tmp_path / "in.parquet", TRIAL)
-    decide_file(POLICY, tmp_path / "in.parquet", tmp_path / "out.csv", told=lambda *how: heard.append(how))
+    decide_file(POLICY, tmp_path / "in.parquet", tmp_path / "out.csv", progress=lambda *how: heard.append(how))
     assert heard == [(1000, ROWS), (2000, ROWS), (ROWS, ROWS)]
     write(tmp_path / "in.csv", TRIAL)
     heard.clear()
-    decide_file(POLICY, tmp_path / "in.csv", tmp_path / "out.csv", told=lambda *how: heard.append(how))
+    decide_file(POLICY, tmp_path / "in.csv", tmp_path / "out.csv", progress=lambda *how: heard.append(how))
     assert heard[-1] == (ROWS, None), "a text file does not say how long it is"
 
 
@@ -172,7 +172,7 @@ def test_a_bad_value_in_the_last_batch_leaves_everything_as_it_was(
     (tmp_path / f"out{target}").write_bytes(b"what was there")
     before, heard = snapshot(tmp_path), []
     with pytest.raises(TableError, match=r"'age'.*infinite.*row 2497"):
-        decide_file(POLICY, data, tmp_path / f"out{target}", told=lambda *how: heard.append(how))
+        decide_file(POLICY, data, tmp_path / f"out{target}", progress=lambda *how: heard.append(how))
     assert heard, "some batches were decided before"
     assert snapshot(tmp_path) == before
     with pytest.raises(TableError, match="row 2497"):
@@ -190,7 +190,7 @@ def test_an_interrupt_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        decide_file(POLICY, data, tmp_path / "out.csv", told=pressed)
+        decide_file(POLICY, data, tmp_path / "out.csv", progress=pressed)
     assert snapshot(tmp_path) == before
 
 

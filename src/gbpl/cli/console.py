@@ -78,7 +78,7 @@ def stderr() -> Screen:
 
 def verbatim(text: object) -> str:
     """A user's text for the console: no markup in it, and signs that are no letters written out, as \\x1b."""
-    return escape(UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text)))
+    return escape(UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text)))
 
 
 def table(first: str, *numbers: str, title: str | None = None) -> Table:
@@ -108,8 +108,8 @@ def print_json(content: Any) -> None:
 def stop(message: str, code: int, as_json: bool) -> NoReturn:
     """End with a message on standard error and an exit code."""
     if as_json:
-        told = {"error": message, "code": code}
-        print(as_json_text(told, indent=None, encoding=sys.stderr.encoding), file=sys.stderr)
+        content = {"error": message, "code": code}
+        print(as_json_text(content, indent=None, encoding=sys.stderr.encoding), file=sys.stderr)
     else:
         stderr().say(f"[bold red]error:[/] {verbatim(message)}")
     raise SystemExit(code)
@@ -138,11 +138,11 @@ def _terminable() -> Iterator[None]:
 @contextmanager
 def held() -> Iterator[None]:
     """Signals wait for the end of the block: an import that is broken off can take Python down with it."""
-    heard: list[int] = []
+    caught_signals: list[int] = []
     before: dict[int, Any] = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda caught, _: heard.append(caught))
+            before[number] = signal.signal(number, lambda caught, _: caught_signals.append(caught))
     except ValueError:  # not the main thread
         pass
     try:
@@ -150,7 +150,7 @@ def held() -> Iterator[None]:
     finally:
         for caught, handler in before.items():
             signal.signal(caught, handler)
-    for caught in heard:
+    for caught in caught_signals:
         signal.raise_signal(caught)
 
 
@@ -174,12 +174,12 @@ def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
         except Exception as error:
             if os.environ.get("GBPL_TRACEBACK"):
                 traceback.print_exc()
-            stop(*_told(error), as_json)
+            stop(*_message_and_code(error), as_json)
 
     return run
 
 
-def _told(error: Exception) -> tuple[str, int]:
+def _message_and_code(error: Exception) -> tuple[str, int]:
     """What to say of an error, and the exit code."""
     if isinstance(error, MemoryError):
         return "there is not enough memory; take fewer rows or columns, or a larger machine", WRONG

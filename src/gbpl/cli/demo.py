@@ -60,7 +60,7 @@ def demo(
         "outcome is whether they visited the shop."
     )
     with held():
-        from gbpl.cli.messages import tell
+        from gbpl.cli.messages import print_study
         from gbpl.datasets import EmailDesign
         from gbpl.study.study import learn
     design = EmailDesign()
@@ -68,7 +68,7 @@ def demo(
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}
     study = learn(trial, **roles, seed=seed, source="trial.csv")
     files = write_study(study, out / "trial.csv", out, frame=trial)
-    tell(console, study, files)
+    print_study(console, study, files)
     console.print()
     console.print(_truth(design, study.policy, seed))
     console.print(f"Open {verbatim(files['report'])} in a browser. The same from a table of yours:\n", soft_wrap=True)

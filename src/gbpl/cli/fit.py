@@ -44,7 +44,7 @@ def write_study(
 ) -> dict[str, Path]:
     """Policy, decisions, report and summary in a folder, and a frame as its data: all of them, or none."""
     from gbpl.cli.data import write_frame
-    from gbpl.cli.messages import headline
+    from gbpl.cli.messages import study_json
     from gbpl.study.decide_file import decide_file
 
     files = {name: out / written for name, written in NAMES.items()}
@@ -56,8 +56,8 @@ def write_study(
         study.save(stage / NAMES["policy"])
         study.report(stage / NAMES["report"])
         decide_file(study.policy, data, stage / NAMES["decisions"], encoding=encoding, delimiter=delimiter)
-        told = as_json_text(headline(study, files))
-        (stage / NAMES["summary"]).write_text(told + "\n", encoding="utf-8")
+        text = as_json_text(study_json(study, files))
+        (stage / NAMES["summary"]).write_text(text + "\n", encoding="utf-8")
     return files
 
 
@@ -162,7 +162,7 @@ def fit(
     if models not in ("network", "auto"):
         raise ValueError(f"--models must be network or auto, got {models!r}")
     with held():
-        from gbpl.cli.messages import headline, tell
+        from gbpl.cli.messages import print_study, study_json
         from gbpl.tables.read import open_batches, read_table
         from gbpl.tables.roles import Roles
     with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
@@ -189,6 +189,6 @@ def fit(
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)
     if as_json:
-        print_json(headline(study, files))
+        print_json(study_json(study, files))
     else:
-        tell(stdout(), study, files)
+        print_study(stdout(), study, files)

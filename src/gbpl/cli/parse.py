@@ -21,16 +21,16 @@ def number(text: str) -> float | None:
 
 def by_action(option: str, given: Sequence[str]) -> dict[str, float]:
     """ACTION=NUMBER, several of them."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for text in given:
         label, sign, written = text.rpartition("=")
         value = number(written)
         if not sign or not label or value is None:
             raise ValueError(f"{option} must be ACTION=NUMBER, such as {option} treat=0.2, got {text!r}")
-        if label in found:
+        if label in numbers:
             raise ValueError(f"{option} names {label!r} twice; name it once")
-        found[label] = value
-    return found
+        numbers[label] = value
+    return numbers
 
 
 def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | dict[str, float] | None:

@@ -32,8 +32,8 @@ def _full_feedback(features: dict[str, np.ndarray], labels: np.ndarray) -> tuple
 def _digits() -> tuple[dict[str, np.ndarray], Int[np.ndarray, " row"]]:
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return dict(zip(found.feature_names, np.asarray(found.data, np.int64).T, strict=True)), found.target
+    bunch = load_digits()
+    return dict(zip(bunch.feature_names, np.asarray(bunch.data, np.int64).T, strict=True)), bunch.target
 
 
 def digits(source: Source, as_frame: str) -> Dataset:

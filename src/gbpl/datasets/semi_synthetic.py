@@ -19,9 +19,9 @@ __all__ = ["SemiSyntheticDesign"]
 def _standardized(table: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
     """Columns of mean zero and standard deviation one; a constant one is zero, and not its rounding made large."""
     varies = table.max(axis=0) > table.min(axis=0)
-    found = np.zeros(table.shape)
-    found[:, varies] = (table[:, varies] - table[:, varies].mean(axis=0)) / table[:, varies].std(axis=0)
-    return found
+    standardized = np.zeros(table.shape)
+    standardized[:, varies] = (table[:, varies] - table[:, varies].mean(axis=0)) / table[:, varies].std(axis=0)
+    return standardized
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -30,8 +30,8 @@ BANDIT_FEATURES = ["position", *(f"user_feature_{i}" for i in range(4))]
 
 def _causaldata(module: str, source: Source) -> Any:
     """The pandas frame that the package has under this name."""
-    found = import_package(f"causaldata.{module}", source.name, f"'gbpl[{source.extra}]'")
-    return found.load_pandas().data
+    loader = import_package(f"causaldata.{module}", source.name, f"'gbpl[{source.extra}]'")
+    return loader.load_pandas().data
 
 
 def _wide(values: Any) -> np.ndarray:

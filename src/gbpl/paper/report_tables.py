@@ -53,8 +53,8 @@ def _method(row: Row) -> str:
 
 def _best_possible(spec: TableSpec, truths: Truths, rows: Sequence[Row]) -> list[list[str]]:
     """A last entry for each row, under its heading: the design's optimum. None at all where it is never known."""
-    found = [number(dict(truths.get((spec.name, row[0]), {})).get("optimal")) for row in rows]
-    return [["best possible welfare"], *([text] for text in found)] if set(found) - {"--"} else [[]] * (len(rows) + 1)
+    optima = [number(dict(truths.get((spec.name, row[0]), {})).get("optimal")) for row in rows]
+    return [["best possible welfare"], *([text] for text in optima)] if set(optima) - {"--"} else [[]] * (len(rows) + 1)
 
 
 def _three(cell: Cell | None) -> list[str]:
@@ -71,11 +71,11 @@ def _three(cell: Cell | None) -> list[str]:
 
 def _wide(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
     """A line a row; ours, printed and apart of every column beside one another."""
-    found = {(cell.row, cell.column.name): cell for cell in cells(spec, records)}
+    by_name = {(cell.row, cell.column.name): cell for cell in cells(spec, records)}
     rows = table_rows(spec, records)
     lines = [[layout(spec).heading, "method", *(text for c in columns for text in (c.metric, "printed", "apart"))]]
     for row in rows:
-        numbers = [text for column in columns for text in _three(found.get((row, column.name)))]
+        numbers = [text for column in columns for text in _three(by_name.get((row, column.name)))]
         lines.append([row[0], _method(row), *numbers])
     heading, *body = [line + last for line, last in zip(lines, _best_possible(spec, truths, rows), strict=True)]
     return pipe_table(heading, body, "ll" + "rrr" * len(columns) + "r")
@@ -83,10 +83,10 @@ def _wide(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[C
 
 def _long(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
     """A line a number."""
-    found = [cell for cell in cells(spec, records) if cell.column in columns]
+    shown = [cell for cell in cells(spec, records) if cell.column in columns]
     lines = [[layout(spec).heading, "method", "number", "ours", "printed", "apart"]]
-    lines += [[cell.case, _method(cell.row), cell.column.name, *_three(cell)] for cell in found]
-    last = _best_possible(spec, truths, [cell.row for cell in found])
+    lines += [[cell.case, _method(cell.row), cell.column.name, *_three(cell)] for cell in shown]
+    last = _best_possible(spec, truths, [cell.row for cell in shown])
     heading, *body = [line + end for line, end in zip(lines, last, strict=True)]
     return pipe_table(heading, body, "lllrrrr"[: len(heading)])
 
@@ -102,5 +102,5 @@ def _missing(spec: TableSpec, records: Records, columns: Sequence[Column]) -> li
     ]
     if not rows:
         return []
-    said = ", ".join(f"{name_of(row)} at {row[0]} ({count} of {trials})" for row, count, trials in rows)
-    return [f"Trials that left no {columns[0].name}, not counted above: {said}."]
+    listed = ", ".join(f"{name_of(row)} at {row[0]} ({count} of {trials})" for row, count, trials in rows)
+    return [f"Trials that left no {columns[0].name}, not counted above: {listed}."]

@@ -113,9 +113,9 @@ def _name(label: Any, column: Any) -> str:
 
 def _places(welfare: Mapping[str, Any], alternatives: list[dict[str, Any]]) -> int | None:
     """Decimals by the smallest error that is read closely: the policy's and that of its gain over the best action."""
-    found = [decimal_places(welfare.get("se"))]
-    found += [decimal_places(item.get("gain_se")) for item in alternatives if item.get("best")]
-    known = [places for places in found if places is not None]
+    candidates = [decimal_places(welfare.get("se"))]
+    candidates += [decimal_places(item.get("gain_se")) for item in alternatives if item.get("best")]
+    known = [places for places in candidates if places is not None]
     if not known:
         return None
     return min(max(known), known[0] + 1)

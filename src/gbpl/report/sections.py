@@ -182,19 +182,19 @@ def _feature(study: Study, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def disagreement(study: Study) -> dict[str, Any] | None:
-    found = study.summary.get("disagreement") or {}
-    curve = [e for e in found.get("curve") or [] if e.get("level") is not None and e.get("share") is not None]
-    level = found.get("level")
+    part = study.summary.get("disagreement") or {}
+    curve = [e for e in part.get("curve") or [] if e.get("level") is not None and e.get("share") is not None]
+    level = part.get("level")
     if not curve or level is None:
         return None
     chosen = min(range(len(curve)), key=lambda i: abs(curve[i]["level"] - level))
     entry = curve[chosen]
     total = study.data.get("rows")
-    shown = found.get("edges") and found.get("counts") and len(found["edges"]) > 1
+    shown = part.get("edges") and part.get("counts") and len(part["edges"]) > 1
     drawn = [e for e in curve if e.get("welfare") is not None]
     histogram = None
     if shown:
-        histogram = bars.disagreement_chart(found["edges"], found["counts"], study.slots, entry["level"])
+        histogram = bars.disagreement_chart(part["edges"], part["counts"], study.slots, entry["level"])
     return {
         "review": review_words(entry, total),
         "says": deferral_words(study, entry),

@@ -167,5 +167,5 @@ def calibration_words(calibration: dict[str, Any], eta: str) -> Sentence:
     if calibration.get("eta") is None:
         pattern = "The loss scale eta, which sets the spread of the posterior, was not calibrated"
         return Sentence(f"{pattern}: {{note:name}}." if note else f"{pattern}.", {"note": note})
-    told = note if note.startswith("eta ") else f"eta {eta}, {note}" if note else f"eta {eta}"
-    return Sentence("The spread of the posterior is set by the loss scale: {told:name}.", {"told": told})
+    choice = note if note.startswith("eta ") else f"eta {eta}, {note}" if note else f"eta {eta}"
+    return Sentence("The spread of the posterior is set by the loss scale: {choice:name}.", {"choice": choice})

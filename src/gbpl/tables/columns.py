@@ -83,18 +83,18 @@ def _of_objects(listed: list[Any], name: str, as_text: bool) -> RawColumn:
     family = {kind: type_family(kind) for kind in types}
     rows = [row for row in range(len(listed)) if not missing[row]]
     present = {type(listed[row]) for row in rows}
-    found = {family[kind] for kind in present}
+    families = {family[kind] for kind in present}
     zeros = np.zeros(len(listed))
-    if found & {"nested", "complex"}:
-        words = "lists or records" if "nested" in found else "complex numbers"
+    if families & {"nested", "complex"}:
+        words = "lists or records" if "nested" in families else "complex numbers"
         return RawColumn(Kind.NESTED, zeros, missing, types=words)
-    if not as_text and found == {"date"}:
+    if not as_text and families == {"date"}:
         return RawColumn(Kind.DATE, zeros, missing)
-    if not as_text and (found <= {"boolean", "number"} or found == {"span"}):
-        kind = Kind.BOOLEAN if found == {"boolean"} else Kind.NUMBER
+    if not as_text and (families <= {"boolean", "number"} or families == {"span"}):
+        kind = Kind.BOOLEAN if families == {"boolean"} else Kind.NUMBER
         return RawColumn(kind, as_floats(listed, rows, name), missing)
     odd = next((row for row in rows if family[type(listed[row])] not in ("boolean", "number")), 0)
-    words = "" if found <= {"text"} else ", ".join(sorted(kind.__name__ for kind in present))
+    words = "" if families <= {"text"} else ", ".join(sorted(kind.__name__ for kind in present))
     texts = [None if gone else level_text(value) for value, gone in zip(listed, missing.tolist(), strict=True)]
     return _of_texts(texts, words, odd)
 

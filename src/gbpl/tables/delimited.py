@@ -128,18 +128,18 @@ class DelimitedText(io.RawIOBase):
 
     def _header(self, delimiter: str | None) -> tuple[list[str], str]:
         """Names and delimiter; what follows the header stays pending."""
-        found: dict[str, tuple[list[str], int]] = {}
+        headers: dict[str, tuple[list[str], int]] = {}
         marks = [delimiter] if delimiter else DELIMITERS
-        while len(found) < len(marks):
+        while len(headers) < len(marks):
             self._fill()
             text = self.pending.decode("utf-8", "ignore")  # a character cut in two comes again, whole
             tried = {mark: self._record(text, mark) for mark in marks}
-            found = {mark: record for mark, record in tried.items() if record is not None}
-            if len(found) < len(marks) and (self.ended or len(text) > LONGEST_HEADER):
+            headers = {mark: record for mark, record in tried.items() if record is not None}
+            if len(headers) < len(marks) and (self.ended or len(text) > LONGEST_HEADER):
                 why = "a first row that does not end; is a quote left open?" if text.strip() else "no header"
                 raise TableError(f"{self.path.name} has {why}")
-        mark = max(found, key=lambda mark: len(found[mark][0]))
-        cells, end = found[mark]
+        mark = max(headers, key=lambda mark: len(headers[mark][0]))
+        cells, end = headers[mark]
         self.header_lines = len(io.StringIO(text[:end], newline="").readlines())
         self.pending = self.pending[len(text[:end].encode()) :]
         names = [cell or f"column {number}" for number, cell in enumerate(cells, 1)]

@@ -51,7 +51,7 @@ class Encoder:
         if rows == 0 and places:
             raise TableError("the table has no rows; there is nothing to learn from")
         learned = [learn_column(picked_column(frame, places[name]), name, named is not None) for name in chosen]
-        notes = [note for _, told in learned for note in told]
+        notes = [note for _, of_column in learned for note in of_column]
         parts = tuple(part for part, _ in learned if part is not None)
         if not parts:
             why = "; ".join(notes[:5]) or "none is named, or all have another role"

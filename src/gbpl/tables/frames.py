@@ -222,8 +222,8 @@ def type_family(kind: type) -> str:
         ("text", str | bytes),
         ("complex", complex | np.complexfloating),
     )
-    found = next((word for word, types in families if issubclass(kind, types)), "")
-    return found or ("date" if kind.__name__ == "Period" else "nested" if hasattr(kind, "__len__") else "other")
+    family = next((word for word, types in families if issubclass(kind, types)), "")
+    return family or ("date" if kind.__name__ == "Period" else "nested" if hasattr(kind, "__len__") else "other")
 
 
 def as_floats(listed: list[Any], rows: list[int], name: str) -> Float[np.ndarray, " row"]:

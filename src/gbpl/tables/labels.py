@@ -26,11 +26,11 @@ def read_labels(values: np.ndarray, name: str) -> tuple[Int[np.ndarray, " row"],
     codes = np.full(len(values), -1)
     match values.dtype.kind:
         case "b" | "i" | "u":
-            found, codes = np.unique(values, return_inverse=True)
-            return codes.astype(np.int64), found.tolist()
+            numbers, codes = np.unique(values, return_inverse=True)
+            return codes.astype(np.int64), numbers.tolist()
         case "f":
-            found, codes[~missing] = np.unique(values[~missing], return_inverse=True)
-            return codes, [_whole(number, name) for number in found.tolist()]
+            numbers, codes[~missing] = np.unique(values[~missing], return_inverse=True)
+            return codes, [_whole(number, name) for number in numbers.tolist()]
         case "O" | "U" | "T":
             listed = values[~missing].tolist()
         case _:
@@ -118,13 +118,13 @@ def same_label(given: Any, labels: Sequence[Any], what: str) -> Any:
     for label in labels:
         if type(label) is type(given) and label == given:
             return label
-    found = [label for label in labels if _key(label) == _key(given)]
-    if not found:
+    matches = [label for label in labels if _key(label) == _key(given)]
+    if not matches:
         text = [str(label) for label in labels]
         raise TableError(
             f"{what} names the action {str(given)!r}, and the actions are {', '.join(text)}{nearest(given, text)}"
         )
-    return found[0]
+    return matches[0]
 
 
 def labels_taken(
@@ -132,11 +132,11 @@ def labels_taken(
 ) -> tuple[Int[np.ndarray, " row"], list[Any]]:
     """Actions of the rows that stay: a label may have gone with its rows."""
     present, taken = np.unique(codes, return_inverse=True)
-    found = [labels[number] for number in present.tolist()]
-    check_labels(found, name, len(codes))
+    present_labels = [labels[number] for number in present.tolist()]
+    check_labels(present_labels, name, len(codes))
     if actions is None:
-        return taken, found
-    place = [list(actions).index(same_label(label, actions, f"column {name!r}")) for label in found]
+        return taken, present_labels
+    place = [list(actions).index(same_label(label, actions, f"column {name!r}")) for label in present_labels]
     never = [label for number, label in enumerate(actions) if number not in place]
     if never:
         raise TableError(
@@ -165,12 +165,12 @@ def by_label(given: Mapping[Any, float] | None, labels: Sequence[Any], what: str
         raise TableError(
             f"{what} must be a mapping from action to number, such as {{{labels[-1]!r}: 0.5}}; got {given!r:.60}"
         )
-    found: dict[Any, float] = {}
+    numbers: dict[Any, float] = {}
     for label, number in (given or {}).items():
         key = same_label(label, labels, what)
-        if key in found:
+        if key in numbers:
             raise TableError(f"{what} names the action {str(label)!r} twice; name it once")
         if isinstance(number, bool) or not isinstance(number, int | float | np.number) or not np.isfinite(number):
             raise TableError(f"{what} of {str(label)!r} must be a finite number, got {number!r:.60}")
-        found[key] = float(number)
-    return found
+        numbers[key] = float(number)
+    return numbers

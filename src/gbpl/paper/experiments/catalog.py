@@ -129,7 +129,7 @@ TABLES: Mapping[str, TableSpec] = {
 
 @cache
 def printed(name: str) -> tuple[Mapping[str, str], ...]:
-    """Lines of a table as printed, a mapping a line from the file's column names to text (empty for a dash)."""
+    """Lines of a table as printed: one mapping per line from the file's column names to text (empty for a dash)."""
     source = files("gbpl.paper") / "printed" / f"{TABLES[name].csv}.csv"
     with source.open(encoding="utf-8") as file:
         return tuple(csv.DictReader(file))

@@ -84,19 +84,20 @@ def _title(spec: catalog.TableSpec, records: Records) -> str:
 
 def _legend(figure: Figure) -> None:
     """One legend for all panels, below them; what is printed has one entry, in grey."""
-    found: dict[str, Artist] = {}
+    handles: dict[str, Artist] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if panels.PRINTED in found:
+            handles.setdefault(label, handle)
+    if panels.PRINTED in handles:
         from matplotlib.lines import Line2D
 
-        del found[panels.PRINTED]
+        del handles[panels.PRINTED]
         ring = Line2D([], [], linestyle="none", marker="o", markersize=8.0, markerfacecolor="none", color=GREY)
-        found[panels.PRINTED] = ring
+        handles[panels.PRINTED] = ring
     figure.legend(
-        list(found.values()), list(found), loc="outside lower center", ncols=len(found) if len(found) <= 5 else 4,
-        frameon=False, fontsize=panels.SMALL + 0.5, columnspacing=1.4, handlelength=1.8,
+        list(handles.values()), list(handles), loc="outside lower center",
+        ncols=len(handles) if len(handles) <= 5 else 4, frameon=False, fontsize=panels.SMALL + 0.5, columnspacing=1.4,
+        handlelength=1.8,
     )  # fmt: skip
 
 

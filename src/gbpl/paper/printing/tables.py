@@ -74,8 +74,8 @@ def _entry(page: Layout, column: Column, records: Records, row: Row) -> str:
 
 def _shared_entry(page: Layout, column: Column, records: Records, rows: Sequence[Row]) -> str:
     """The one number of a case: that of its first row that has one."""
-    found = (row for row in rows if np.isfinite(column.values(records, row)).any())
-    return _entry(page, column, records, next(found, rows[0]))
+    present = (row for row in rows if np.isfinite(column.values(records, row)).any())
+    return _entry(page, column, records, next(present, rows[0]))
 
 
 def _blocks(spec: TableSpec, records: Records) -> list[list[Row]]:
