@@ -24,7 +24,7 @@ __all__ = ["CoverageStudy", "coverage_study"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoverageStudy:
-    """What `coverage_study` found, a row an eta and a column a level.
+    """Results of `coverage_study`, one row per eta and one column per level.
 
     `coverage` is that of the population target's welfare, `width` the mean width of the intervals. `of_fits` is the
     coverage of what the fits are worth on average: the target less what learning from n rows costs, `shortfall`.
@@ -51,7 +51,7 @@ class CoverageStudy:
         return self.etas[int(np.argmin(np.abs(self.coverage[:, self.levels.index(level)] - level)))]
 
     def to_dict(self) -> dict[str, list[float]]:
-        """Columns by name, a row an eta and a level, as `pandas.DataFrame` or `polars.DataFrame` take them."""
+        """Columns by name, one row per eta and level, as `pandas.DataFrame` or `polars.DataFrame` take them."""
         cells = [(e, k) for e in range(len(self.etas)) for k in range(len(self.levels))]
         columns = {"coverage": self.coverage, "se": self.coverage_se, "width": self.width, "of_fits": self.of_fits}
         named = {name: [float(table[cell]) for cell in cells] for name, table in columns.items()}

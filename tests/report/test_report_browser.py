@@ -227,7 +227,7 @@ def test_defer(visit: Opener, level: float) -> None:
     low, high = (entry["welfare"] + side * NormalDist().inv_cdf(0.975) * entry["se"] for side in (-1, 1))
     text = found.text("#s-defer")
     assert f"above {level:.2f}, {rows:,} rows" in text
-    worth = f"worth {entry['welfare']:.4f} a row (95 % interval {low:.4f} to {high:.4f})"
+    worth = f"worth {entry['welfare']:.4f} per row (95 % interval {low:.4f} to {high:.4f})"
     assert worth in text
     assert found.text('.cards [data-show="count"]') == f"{rows:,}"
     assert found.text("#defer-out") == f"{level:.2f}"

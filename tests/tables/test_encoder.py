@@ -224,8 +224,8 @@ def test_a_table_without_names_of_features_says_what_it_left_out() -> None:
         "column 'nothing' left out: it has no value in any of the 120 rows",
         "column 'same' left out: every row has 'x'",
         "column 'three' left out: every row has 3",
-        "column 'tags' left out: it holds lists or records, not one plain value a row",
-        "column 'z' left out: it holds complex numbers, not one plain value a row",
+        "column 'tags' left out: it holds lists or records, not one plain value per row",
+        "column 'z' left out: it holds complex numbers, not one plain value per row",
         "column 'comment' left out: free text, 100 different values in 120 rows",
         "column 'many' left out: each of its 60 levels is rare",
     ]
@@ -251,8 +251,8 @@ def test_features_named_are_used_and_noted() -> None:
     ("features", "message"),
     [
         (["agee"], r"the table has no column 'agee'; did you mean 'age'\?"),
-        (["when"], "column 'when' cannot be a feature: it holds dates; make a number"),
-        (["tags"], "column 'tags' cannot be a feature: it holds lists or records.*; make a column of each part"),
+        (["when"], "column 'when' cannot be a feature: it holds dates; turn it into a number"),
+        (["tags"], "column 'tags' cannot be a feature: it holds lists or records.*; make one column per part"),
         (["none"], "column 'none' cannot be a feature: it has no value in any of the 3 rows; leave it out"),
         (["age", "age"], "column 'age' is a feature and named once more"),
         (["y"], "column 'y' is a feature and named once more"),

@@ -46,7 +46,9 @@ Encoding = Annotated[
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        metavar="SIGN", help="What parts their cells; found in the header if not given.", rich_help_panel=TEXT_FILES
+        metavar="SIGN",
+        help="What separates their cells; taken from the header if not given.",
+        rich_help_panel=TEXT_FILES,
     ),
 ]
 Given = ParamSpec("Given")
@@ -61,7 +63,7 @@ class Screen(Console):
             self.width = WIDE
 
     def say(self, text: str, style: str | None = None) -> None:
-        """A sentence, wrapped where somebody reads it on a screen."""
+        """A sentence, wrapped if it goes to a screen."""
         self.print(text, style=style, soft_wrap=not self.is_terminal)
 
     def on_broken_pipe(self) -> None:
@@ -77,7 +79,7 @@ def stderr() -> Screen:
 
 
 def verbatim(text: object) -> str:
-    """A user's text for the console: no markup in it, and signs that are no letters written out, as \\x1b."""
+    """A user's text for the console: without markup, and with control characters written out, as \\x1b."""
     return escape(UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text)))
 
 
@@ -126,7 +128,7 @@ def _terminable() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # not the main thread, which alone hears signals
+    except ValueError:  # not the main thread, which alone gets signals
         yield
         return
     try:
@@ -137,7 +139,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Signals wait for the end of the block: an import that is broken off can take Python down with it."""
+    """Signals wait for the end of the block: an interrupted import can crash Python."""
     caught_signals: list[int] = []
     before: dict[int, Any] = {}
     try:
@@ -180,7 +182,7 @@ def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
 
 
 def _message_and_code(error: Exception) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
+    """The message about an error, and the exit code."""
     if isinstance(error, MemoryError):
         return "there is not enough memory; take fewer rows or columns, or a larger machine", WRONG
     if isinstance(error, OSError):
@@ -189,7 +191,7 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
     ours = isinstance(error, ImportError) and str(error.name).startswith("gbpl")
     if isinstance(error, ValueError | ImportError) and not ours:
         return str(error) or type(error).__name__, WRONG
-    where = "GBPL_TRACEBACK=1 shows where, for a report of the fault"
+    where = "GBPL_TRACEBACK=1 shows where, for a bug report"
     return f"this should not have happened ({type(error).__name__}: {error}); {where}", FAULT
 
 

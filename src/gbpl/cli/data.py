@@ -96,7 +96,7 @@ def datasets(
     """List the data sets, or write one to a file with the command that fits it."""
     if name is None:
         if out is not None:
-            raise ValueError(f"which data set is to be written to {out}? gbpl datasets lists them: give its name")
+            raise ValueError(f"no data set is named to be written to {out}; give a name that gbpl datasets lists")
         _listed(as_json, data_dir)
         return
     from gbpl.datasets import catalog, load

@@ -90,7 +90,7 @@ def _print_counts(console: Screen, decided: Decided, out: Path) -> None:
     console.print(shown)
     if decided.deferred is not None:
         share = percent(decided.deferred / decided.rows)
-        console.say(f"{decided.deferred:,} of them ({share}) are close calls for a person to see.")
+        console.say(f"{decided.deferred:,} of them ({share}) are close calls for a person to review.")
     for name, count in decided.counts.items():
         console.say(f"{count:,} {verbatim(name)}", style="yellow")
     console.print(f"Written: {verbatim(out)}", soft_wrap=True)

@@ -37,16 +37,18 @@ Data = Annotated[
     typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with rows that no policy learned from."),
 ]
 Outcome = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="What came of it; more is better.", rich_help_panel=AS_FITTED)
+    str | None, typer.Option(metavar="COLUMN", help="The outcome; more is better.", rich_help_panel=AS_FITTED)
 ]
-Action = Annotated[str | None, typer.Option(metavar="COLUMN", help="What was done.", rich_help_panel=AS_FITTED)]
+Action = Annotated[str | None, typer.Option(metavar="COLUMN", help="The action taken.", rich_help_panel=AS_FITTED)]
 Outcomes = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN...", help="The outcome of each action, one column each.", rich_help_panel=AS_FITTED),
+    typer.Option(metavar="COLUMN...", help="The outcomes, one column per action.", rich_help_panel=AS_FITTED),
 ]
 Controls = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN...", help="What helps to estimate but does not decide.", rich_help_panel=AS_FITTED),
+    typer.Option(
+        metavar="COLUMN...", help="Columns that help to estimate but do not decide.", rich_help_panel=AS_FITTED
+    ),
 ]
 Propensity = Annotated[
     list[str] | None,
@@ -56,12 +58,15 @@ Propensity = Annotated[
 ]
 Cost = Annotated[
     list[str] | None,
-    typer.Option(metavar="ACTION=NUMBER...", help="Cost, in units of the outcome.", rich_help_panel=AS_FITTED),
+    typer.Option(
+        metavar="ACTION=NUMBER...", help="Cost of the action, in units of the outcome.", rich_help_panel=AS_FITTED
+    ),
 ]
 Estimator = Annotated[
     str,
     typer.Option(
-        metavar="dr|ipw|snipw|dm", help="Doubly robust, weighted, weighted to one, or by outcome models alone."
+        metavar="dr|ipw|snipw|dm",
+        help="Doubly robust, inverse propensity weighted, self-normalised, or outcome models alone.",
     ),
 ]
 
@@ -146,7 +151,7 @@ def _print_evaluation(console: Screen, evaluation: Evaluation) -> None:
     shares = zip(evaluation.actions, evaluation.shares, strict=True)
     given = ", ".join(f"{label} to {percent(float(share))}" for label, share in shares)
     console.say(f"On these {evaluation.rows:,} rows the policy gives {verbatim(given)}.")
-    console.say(f"It is worth {value} a row ({percent(LEVEL)} interval {span}, {evaluation.value.estimator}).\n")
+    console.say(f"It is worth {value} per row ({percent(LEVEL)} interval {span}, {evaluation.value.estimator}).\n")
     shown = table("alternative", *GAIN_COLUMNS, title=GAIN_TITLE)
     for name, other, gain in evaluation.alternatives:
         shown.add_row(verbatim(name), _cells(other)[0], *_cells(gain), _chance(gain))

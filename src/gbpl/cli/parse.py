@@ -47,7 +47,7 @@ def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | di
 
 
 def check_settings(seed: int, defer: float, outcome_range: tuple[float, float] | None) -> None:
-    """Refuse what would only be found wrong after minutes of work."""
+    """Refuse wrong settings before minutes of work."""
     if not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"--seed must be a whole number from 0 to {LARGEST_SEED}, got {seed}; try 0")
     if not 0.0 <= defer <= 1.0:
@@ -62,5 +62,5 @@ def check_settings(seed: int, defer: float, outcome_range: tuple[float, float] |
 
 
 def text_of(name: str) -> str:
-    """A file's name as text that can be written anywhere: bytes that are no letters become \\udcff."""
+    """A file's name as text that can be written anywhere: bytes that are not text become \\udcff."""
     return name.encode("utf-8", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Classification as decisions: 1 for the right class, 0 for the others, seen in full or one guess a row (section 7)."""
+"""Classification as decisions: 1 for the right class, 0 for the others, all seen or one guess per row (section 7)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG_STRENGTH = 0.5  # the smallest chance of a guess is about 0.01
 
 
 def _full_feedback(features: dict[str, np.ndarray], labels: np.ndarray) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Features and a column for each class, 1 where it is the row's."""
+    """Features and one column per class, 1 where it is the row's."""
     classes = np.unique(labels)
     return features | {str(label): (labels == label).astype(np.int64) for label in classes}, [str(c) for c in classes]
 
@@ -58,7 +58,7 @@ def log_propensity(x: Float[np.ndarray, "row feature"], count: int) -> Float[np.
 
 
 def digits_logged(source: Source, as_frame: str) -> Dataset:
-    """One guess a picture, drawn by a known policy, and whether it was right."""
+    """One guess per picture, drawn by a known policy, and whether it was right."""
     pixels, label = _digits()
     chance = log_propensity(np.column_stack(list(pixels.values())).astype(np.float64), 10)
     u = stream(LOG_SEED, LOGGED_ACTION).random((len(label), 1))

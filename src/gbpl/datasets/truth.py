@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["expected_max", "normal_rule", "piecewise_rule", "positive_part", "symmetric_normals"]
 
-CHUNK = 8_192  # rows of the inner integral at a time: its table has 67 numbers a row
+CHUNK = 8_192  # rows of the inner integral at a time: its table has 67 numbers per row
 
 
 def piecewise_rule(edges: Sequence[float]) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:

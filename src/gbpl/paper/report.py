@@ -186,8 +186,8 @@ def _rerun(run: Mapping[str, Any]) -> str:
         [
             "## How to rerun",
             f"```\n{run.get('command') or 'gbpl reproduce'}\n```",
-            "`records/<table>.csv` has a line a trial, method and zeta with all digits; `tables/`, `figures/` and this "
-            "page are made from those files alone. `gbpl reproduce --help` lists how to run some tables only, or fewer "
-            "trials.",
+            "`records/<table>.csv` has one line per trial, method and zeta with all digits; `tables/`, `figures/` and "
+            "this page are made from those files alone. `gbpl reproduce --help` lists how to run some tables only, or "
+            "fewer trials.",
         ]
     )

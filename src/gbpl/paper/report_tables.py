@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cell_name", "table_section"]
 
-WIDE = 3  # a table with more compared columns has a line a number instead of a line a row
+WIDE = 3  # a table with more compared columns has one line per number instead of one per row
 
 
 def cell_name(cell: Cell) -> list[str]:
@@ -70,7 +70,7 @@ def _three(cell: Cell | None) -> list[str]:
 
 
 def _wide(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
-    """A line a row; ours, printed and apart of every column beside one another."""
+    """One line per row; ours, printed and apart of every column beside one another."""
     by_name = {(cell.row, cell.column.name): cell for cell in cells(spec, records)}
     rows = table_rows(spec, records)
     lines = [[layout(spec).heading, "method", *(text for c in columns for text in (c.metric, "printed", "apart"))]]
@@ -82,7 +82,7 @@ def _wide(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[C
 
 
 def _long(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
-    """A line a number."""
+    """One line per number."""
     shown = [cell for cell in cells(spec, records) if cell.column in columns]
     lines = [[layout(spec).heading, "method", "number", "ours", "printed", "apart"]]
     lines += [[cell.case, _method(cell.row), cell.column.name, *_three(cell)] for cell in shown]
@@ -92,7 +92,7 @@ def _long(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[C
 
 
 def _missing(spec: TableSpec, records: Records, columns: Sequence[Column]) -> list[str]:
-    """Which rows have trials without a number they should have; a group without points has none by right."""
+    """Which rows have trials without a number they should have; a group without points need not have one."""
     if spec.key == "group":
         return []
     rows = [

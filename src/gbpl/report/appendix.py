@@ -15,7 +15,7 @@ from gbpl.report.sections import SHOWN
 __all__ = ["calibration", "certificate", "overlap", "record", "zeta"]
 
 FEEDBACK = {
-    "logged": "logged: one action and one outcome a row",
+    "logged": "logged: one action and one outcome per row",
     "full": "full: the outcome of every action is known",
 }
 
@@ -104,7 +104,7 @@ def zeta(study: Study) -> dict[str, Any] | None:
 
 
 def _two_digits(value: float) -> str:
-    """Short enough for the axis of a phone; what a zeta is to the third digit matters to nobody."""
+    """Short enough for an axis on a phone; the third digit of a zeta does not matter."""
     return number(float(f"{value:.1e}"))
 
 
@@ -157,7 +157,7 @@ def certificate(study: Study) -> dict[str, Any] | None:
         "single": number(single, places),
     }
     pattern = (
-        "With a probability of at least {sure}, policies drawn from the posterior are worth {lower:b} a row or more."
+        "With a probability of at least {sure}, policies drawn from the posterior are worth {lower:b} per row or more."
     )
     if part.get("certified") is False:
         pattern = "As a guide only, not certified: " + pattern[0].lower() + pattern[1:]

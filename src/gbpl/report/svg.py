@@ -130,7 +130,7 @@ def figure(
 def shorten(name: str, width: int) -> str:
     """A name on one line of about `width` letters; the middle of a long one is left out.
 
-    What tells names apart is at their ends. Wide letters (Chinese, most emoji) count as two.
+    Names differ mostly at their ends. Wide letters (Chinese, most emoji) count as two.
     """
     name = " ".join(name.split())
     if _width(name) <= width:

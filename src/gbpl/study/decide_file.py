@@ -1,7 +1,7 @@
 """Decisions for a file of any size: batch by batch in, batch by batch out, in bounded memory.
 
-By a Ray cluster, Parquet is cut into pieces at batches' ends, so that every batch, and with it every digit, is that of
-one reader; each piece becomes a file of its own in a folder.
+On a Ray cluster, Parquet is cut into pieces at the ends of batches, so that every batch, and with it every digit, is
+the same as with one reader; each piece becomes a file of its own in a folder.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["Decided", "decide_dataset", "decide_file"]
 
 ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
-BATCHES_A_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
+BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
 
 
 @dataclass(slots=True)
 class Decided:
     """What was decided over a file: rows by action, rows for a person, what was filled in, and the sum of gains.
 
-    `deferred` and `gain` are None where the policy has no draws to disagree, or no slope to count gains by.
+    `deferred` is None for a policy without posterior draws, `gain` for one that cannot estimate gains.
     """
 
     rows: int = 0
@@ -80,9 +80,9 @@ def decide_file(
 ) -> Decided:
     """Decide every row of a table and write the decisions; columns named in `keep` are copied beside them.
 
-    `told(done, total)` hears of the progress; the total is None where the file does not say. With `engine="ray"` a
-    cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order of the rows, and
-    both are where every node sees them. `row` counts through the files in the order of their names.
+    `progress(done, total)` is called after each batch; the total is None where the file does not say. With
+    `engine="ray"` a cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order
+    of the rows, and every node must see both. `row` counts through the files in the order of their names.
     """
     if check_engine(engine) != "local":
         return _decide_pieces(policy, data, out, keep, defer, progress, engine)
@@ -112,7 +112,7 @@ def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     names = getattr(policy, "feature_names_in_", None)
     if names is None:
         raise TableError(
-            "this policy was fitted to an array without names, so columns of a table cannot be told apart; fit it to a "
+            "this policy was fitted to an array without names, so columns of a table cannot be matched; fit it to a "
             "frame, or with gbpl fit"
         )
     return names.tolist(), {name: "number" for name in names}
@@ -212,7 +212,7 @@ def _parquet_files(data: Path, columns: Sequence[str], keep: Sequence[str]) -> d
 
 
 def _pieces(files: dict[Path, int]) -> list[_Piece]:
-    size, before = ROWS * BATCHES_A_PIECE, 0
+    size, before = ROWS * BATCHES_PER_PIECE, 0
     pieces: list[_Piece] = []
     for file, rows in files.items():
         for start in range(0, rows, size):

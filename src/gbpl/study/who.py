@@ -1,4 +1,4 @@
-"""Who gets what, in shares: by feature, and how those whom a person should see differ from the others."""
+"""Who gets what, in shares: by feature, and how rows for a person to review differ from the others."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def by_feature(
     frame: Any, encoder: Encoder, kept: Bool[np.ndarray, " row"], given: Int[np.ndarray, " row"],
     deferred: Bool[np.ndarray, " row"], count: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Shares of the actions in parts of each feature, the feature that tells most first.
+    """Shares of the actions in parts of each feature, the most telling feature first.
 
     `importance` is the share of the variance of the actions given that lies between the parts.
     """

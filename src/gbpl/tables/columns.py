@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["EXACT", "Kind", "RawColumn", "check_finite", "kind_of", "level_text", "read_column"]
 
 IDENTIFIER_NAME = re.compile(r"(^|[_. ])id$|(case|client|customer|hh|order|patient|person|rec|record|row|user)id$")
-DISTINCT = 20  # rows from which a column without a repeated value is an identifier and no accident
+DISTINCT = 20  # rows from which a column without a repeated value counts as an identifier
 EXACT = 2.0**53  # up to here every integer is a float
 
 
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     CATEGORY = "category"
     DATE = "date"
-    NESTED = "nested"  # lists, records, complex numbers: not one plain value a row
+    NESTED = "nested"  # lists, records, complex numbers: not one plain value per row
     EMPTY = "empty"
     CONSTANT = "constant"
     IDENTIFIER = "identifier"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawColumn:
-    """A column as it came: numbers, or codes into `levels`, -1 where missing; `odd` is the first row with no number."""
+    """A column as read: numbers, or codes into `levels`, -1 where missing; `odd`: the first row without a number."""
 
     kind: Kind  # number, boolean, category, date or nested
     values: np.ndarray
@@ -50,7 +50,7 @@ class RawColumn:
 
 
 def level_text(value: Any) -> str:
-    """A level's text; a whole float is written as an integer, since frames turn integers to floats where some miss."""
+    """A level's text; whole floats are written as integers, which frames turn into floats where some are missing."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, np.generic | Decimal):
@@ -100,7 +100,7 @@ def _of_objects(listed: list[Any], name: str, as_text: bool) -> RawColumn:
 
 
 def read_column(values: Any, name: str, *, as_text: bool = False) -> RawColumn:
-    """A column read for what it holds; `as_text`: for its levels, where each value alone decides."""
+    """A column by what it holds; with `as_text`, by its levels, each value on its own."""
     coded = as_codes(values)
     if coded is not None:
         return _of_codes(*coded)

@@ -87,9 +87,9 @@ class Encoder:
         return [kind for part in self.parts for kind in part.kinds]
 
     def apply(self, frame: Any, *, first_row: int = 0) -> tuple[Float[np.ndarray, "row feature"], Counter[str]]:
-        """Features of every row, and how often what was not there: 'missing age', 'new level of region'.
+        """Features of every row, and counts of what was missing or new: 'missing age', 'new level of region'.
 
-        Columns are found by name, others ignored. `first_row` is the number of a batch's first row in messages.
+        Columns are taken by name, others ignored. `first_row` is the number of a batch's first row in messages.
         """
         places, rows = column_places(frame), rows_of(frame)
         require_columns(self.columns, list(places), "the table")

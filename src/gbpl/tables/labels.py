@@ -1,4 +1,4 @@
-"""Labels of actions in a table: read, checked, and found again however they are written."""
+"""Labels of actions in a table: read, checked, and matched however they are written."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _no_label(name: str, what: str) -> TableError:
 
 
 def _hashable(listed: list[Any], name: str) -> bool:
-    """Whether there are any; refuses what is no label, and true and false beside others, which would equal 1 and 0."""
+    """Whether there are any labels; refuses other values, and true and false beside numbers, which they would equal."""
     kinds = set(map(type, listed))
     booleans = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
     if booleans and kinds - booleans:
@@ -81,7 +81,7 @@ def _whole(number: float, name: str) -> int:
 
 
 def check_labels(labels: Sequence[Any], name: str, n: int) -> None:
-    """Refuse labels that are no choice among few, or one label spelled twice."""
+    """Refuse labels that are not a choice among few, or one label spelled in two ways."""
     if not labels:
         raise TableError(f"action {name!r} is missing in every row; name the column that says what was done")
     if len(labels) == 1:
@@ -92,7 +92,7 @@ def check_labels(labels: Sequence[Any], name: str, n: int) -> None:
     if len(labels) > min(MOST_ACTIONS, max(2, n // 2)):
         raise TableError(
             f"action {name!r} has {len(labels):,} different values in {n:,} rows, such as {labels[0]!r:.40} and "
-            f"{labels[1]!r:.40}: it must be a choice among few (at most {MOST_ACTIONS}); name another column, or join "
+            f"{labels[1]!r:.40}: it must be a choice among few (at most {MOST_ACTIONS}); name another column, or merge "
             "rare actions"
         )
     spelled: dict[str, Any] = {}
@@ -140,7 +140,7 @@ def labels_taken(
     never = [label for number, label in enumerate(actions) if number not in place]
     if never:
         raise TableError(
-            f"no row took the action {never[0]!r} of the policy, so {name!r} cannot say what it is worth; bring rows "
+            f"no row took the action {never[0]!r} of the policy, so {name!r} cannot say what that is worth; bring rows "
             "with it"
         )
     return np.array(place)[taken], list(actions)

@@ -170,7 +170,7 @@ def open_batches(
     """A file to go through in batches of at most `rows` rows.
 
     `kinds` are of text, as by `Encoder.arrow_types`: a column is read as number, boolean or category, and as text where
-    nothing is said. A word such as NA is a missing value in the columns of `kinds`; in others it stays as it is, and
+    no kind is given. A word such as NA is a missing value in the columns of `kinds`; in others it stays as it is, and
     only an empty cell is missing. A file without rows has no batches.
     """
     if rows < 1:

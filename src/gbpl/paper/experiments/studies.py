@@ -1,4 +1,4 @@
-"""The paper's studies: which trials make which tables. A study is run in blocks of trials, each one stack or few."""
+"""The paper's studies: which trials make which tables. A study is run in blocks of trials, each a few stacks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every printed number beside ours, and how far apart the two are.
 
 A standard error of ours is that of a mean over trials, sd / sqrt(trials) with ddof = 1; of a single trial there is
-none, and then nothing is said about the distance.
+none, and then there is no distance.
 """
 
 from __future__ import annotations

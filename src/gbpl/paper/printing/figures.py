@@ -102,7 +102,7 @@ def _legend(figure: Figure) -> None:
 
 
 def _by_case(spec: catalog.TableSpec, records: Records, panel: Callable[..., Axes], label: str) -> Figure:
-    """A panel a case, variants in smaller print, and the rows of the table down the side, those with records."""
+    """One panel per case, variants in smaller print, and the rows of the table that have records down the side."""
     known = records.rows()
     variants = [variant for variant, _ in spec.variants]
     cases = [case for case in (*spec.cases, *variants) if any(row[0] == case for row in known)]

@@ -111,7 +111,7 @@ def _name_rows(ax: Axes, rows: Sequence[Row]) -> Axes:
 
 
 def box_panel(ax: Axes, records: Records, case: str, rows: Sequence[Row], metric: str = "welfare") -> Axes:
-    """A box a row of the table: quartiles and median, whiskers to the last trial within 1.5 of the box's length."""
+    """One box per row of the table: quartiles and median, whiskers to the last trial within 1.5 of the box's length."""
     from matplotlib.cbook import boxplot_stats
 
     ax.use_sticky_edges = False  # a bar would take the margin at its side away
@@ -157,7 +157,7 @@ def curve_panel(
     printed: Sequence[Mapping[str, str]] = (),
     key: str = "",
 ) -> Axes:
-    """A line a row of the table over its cases, with one standard error each way, the default's on top.
+    """One line per row of the table over its cases, with one standard error each way, the default's on top.
 
     `places` are the cases on the axis. `spread` keeps the error bars of neighbouring rows apart by that much, in
     decades where the axis is `log`. Printed numbers of methods whose name begins with GBPLNet are open markers; `key`
