@@ -216,7 +216,7 @@ CASES: dict[str, Case] = {
     "one action": fit(text(arm=["treat"] * N), "every row took the action 'treat'", "bring rows with another"),
     "5,000 actions": fit(
         b"age,arm,earnings\n" + b"".join(b"%d,a%d,1\n" % (i % 50, i) for i in range(5000)), "5,000 different values",
-        "at most 100", "join rare actions",
+        "at most 100", "merge rare actions",
     ),
     "labels spelled twice": fit(text(arm=["treat", "Treat ", "none"] * 40), "'treat'", "'Treat '", "spell it one way"),
     "action seen in rows without outcome only": fit(
@@ -228,11 +228,11 @@ CASES: dict[str, Case] = {
         "no column is left for the features", "'person'", "dates", name="bad.parquet",
     ),
     "dates asked for": fit(
-        parquet(sex=[datetime.date(2020, 1, 1)] * N), "'sex' cannot be a feature", "dates", "make a number",
+        parquet(sex=[datetime.date(2020, 1, 1)] * N), "'sex' cannot be a feature", "dates", "turn it into a number",
         name="bad.parquet", options=(*ROLES, "--features", "age", "sex"),
     ),
     "lists asked for": fit(
-        parquet(sex=[[1, 2]] * N), "'sex' cannot be a feature", "lists", "make a column of each part",
+        parquet(sex=[[1, 2]] * N), "'sex' cannot be a feature", "lists", "make one column per part",
         name="bad.parquet", options=(*ROLES, "--features", "sex"),
     ),
     "empty features": fit(
@@ -399,7 +399,7 @@ CASES: dict[str, Case] = {
     # Data sets.
     "unknown data set": Case(("datasets", "nws"), ("no data set 'nws'", "did you mean 'nsw'")),
     "data set to an unknown suffix": Case(("datasets", "email", "-o", "a.xls"), ("'.xls'", ".csv")),
-    "which data set": Case(("datasets", "-o", "a.csv"), ("which data set", "a.csv", "give its name")),
+    "which data set": Case(("datasets", "-o", "a.csv"), ("no data set is named", "a.csv", "give a name")),
     "demo of few rows": Case(("demo", "--rows", "5"), ("--rows must be from 200", "got 5")),
     "demo of a word": Case(("demo", "--rows", "many"), ("--rows", "'many'")),
 }  # fmt: skip
