@@ -23,7 +23,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from support.cli import Done, command, people, quick_learn, run, snapshot, tiny_policy, write
+from support.cli import Done, changed, command, people, quick_learn, run, snapshot, tiny_policy, write
 from support.report import two_actions
 
 import gbpl.estimators.gbplnet
@@ -45,27 +45,25 @@ OLD = b"result of last year"
 Content = bytes | Callable[[Path], None]
 
 
-def table(**changed: Any) -> pa.Table:
-    """The trial with columns changed or added; None takes one out."""
-    columns = {name: values for name, values in (TRIAL | changed).items() if values is not None}
-    return pa.table({name: pa.array(values) for name, values in columns.items()})
+def table(**changes: Any) -> pa.Table:
+    return pa.table({name: pa.array(values) for name, values in changed(TRIAL, **changes).items()})
 
 
-def text(**changed: Any) -> bytes:
+def text(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.csv.write_csv(table(**changed), sink)
+    pyarrow.csv.write_csv(table(**changes), sink)
     return sink.getvalue()
 
 
-def parquet(**changed: Any) -> bytes:
+def parquet(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.parquet.write_table(table(**changed), sink)
+    pyarrow.parquet.write_table(table(**changes), sink)
     return sink.getvalue()
 
 
-def feather(**changed: Any) -> bytes:
+def feather(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.feather.write_feather(table(**changed), sink)
+    pyarrow.feather.write_feather(table(**changes), sink)
     return sink.getvalue()
 
 

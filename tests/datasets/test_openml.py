@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils import Bunch
+from support.data import data_file
 
 import gbpl.datasets.openml
 from gbpl.datasets import LoggedDesign, SemiSyntheticDesign
 from gbpl.datasets.files import DATA_DIR_VARIABLE, DataUnavailableError
 from gbpl.datasets.openml import SETS, load_regression
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 ROWS = {"yacht": 308, "energy_efficiency": 768}
 COLUMNS = {
     "yacht": [
@@ -252,9 +252,7 @@ def test_no_network_says_what_to_do(error: Exception, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", SETS)
 def test_the_sets_are_those_of_the_paper(name: str) -> None:
-    if not (DATA / f"{name}.csv").exists():
-        pytest.skip(f"no {name}.csv in {DATA}")
-    x, y, names = load_regression(name, data_dir=DATA)
+    x, y, names = load_regression(name, data_dir=data_file(f"{name}.csv").parent)
     assert x.shape == (ROWS[name], len(COLUMNS[name]) - 1)
     assert list(names) == COLUMNS[name][:-1]
     assert_allclose(y.mean(), MEAN[name], atol=1e-4)
@@ -272,9 +270,7 @@ def test_the_sets_are_those_of_the_paper(name: str) -> None:
     ("name", "mean", "variance"), [("yacht", 0.3465, 0.0234), ("energy_efficiency", 0.3569, 0.0295)]
 )
 def test_the_best_rule_is_worth_what_the_paper_prints(name: str, mean: float, variance: float) -> None:
-    if not (DATA / f"{name}.csv").exists():
-        pytest.skip(f"no {name}.csv in {DATA}")
-    x, y, _ = load_regression(name, data_dir=DATA)
+    x, y, _ = load_regression(name, data_dir=data_file(f"{name}.csv").parent)
     best = [
         SemiSyntheticDesign(x, y, index_seed=i).sample(round(0.2 * len(x)), seed=i).outcomes.max(axis=1).mean()
         for i in range(1000)

@@ -18,6 +18,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from support.data import FOLDER, data_file
 
 import gbpl.datasets
 from gbpl import FitConfig, FullFeedback, GBPLNet, Linear, LoggedFeedback
@@ -38,7 +39,6 @@ from gbpl.datasets import (
 )
 from gbpl.datasets.classes import log_propensity
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 FILES = {
     "jtpa": "jtpa_kt.csv",
     "jtpa_covariates": "jtpa_kt_covariates.csv",
@@ -66,10 +66,7 @@ def get(name: str, **options: Any) -> Dataset:
     if name in CARRIED:
         pytest.importorskip(CARRIED[name])
     if name in FILES or name in REGRESSION:
-        options["data_dir"] = DATA
-        file = DATA / FILES.get(name, f"{name}.csv")
-        if not file.exists() and not Path(f"{file}.gz").exists():
-            pytest.skip(f"no {file.name} in {DATA}")
+        options["data_dir"] = data_file(FILES.get(name, f"{name}.csv")).parent
     return load(name, **options)
 
 
@@ -92,7 +89,7 @@ def test_every_column_has_one_role_and_frames_agree(name: str) -> None:
     assert isinstance(data.frame, pd.DataFrame)
     assert isinstance(other.frame, pl.DataFrame)
     assert sorted(data.frame.columns) == sorted(other.frame.columns) == sorted(roles(data))
-    (entry,) = (entry for entry in catalog(data_dir=DATA) if entry.name == name)
+    (entry,) = (entry for entry in catalog(data_dir=FOLDER) if entry.name == name)
     assert data.n_rows == other.n_rows == len(data.frame) == entry.rows
     assert entry.available
     actions = len(data.outcomes) if data.outcomes else len(np.unique(column(data, data.action)))

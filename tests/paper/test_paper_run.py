@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.data import FOLDER
 
 import gbpl.datasets.openml
 from gbpl.paper import run as running
@@ -21,14 +22,12 @@ from gbpl.paper.experiments.records import Record, Records, read_blocks, write_b
 from gbpl.paper.experiments.studies import STUDIES
 from gbpl.paper.run import EXAMPLE, Block, Run, reproduce
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The UCI tables: the real ones where they are, made-up ones of the same shape elsewhere."""
-    if (DATA / "yacht.csv").exists():
-        return DATA
+    if (FOLDER / "yacht.csv").exists():
+        return FOLDER
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     for name, wanted in gbpl.datasets.openml.SETS.items():
         rows = rng.normal(size=(wanted.rows, len(wanted.columns)))
