@@ -1,7 +1,7 @@
 """Coverage of welfare intervals by simulation from a design (appendix on welfare uncertainty).
 
-The paper's procedure, as a tool: where the truth is known, count how often an interval holds it. It serves to check a
-posterior on data made to look like one's own; `gbpl.posterior.eta` calibrates from the data alone.
+The paper's procedure, as a tool: where the truth is known, count how often an interval contains it. Use it to check a
+posterior on data made to look like your own; `gbpl.posterior.eta` calibrates from the data alone.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def coverage_study(
 ) -> CoverageStudy:
     """Fit, draw and count over samples of a design with known truth (a `gbpl.datasets` design, plain or logged).
 
-    `estimator` is the policy to fit, `GBPLNet(zeta=1.0, eta=1.0)` if None; it needs one zeta, since the target is that
-    of a zeta: the welfare of the population minimiser (`Surrogate.population_policy`), played as a randomized policy on
+    `estimator` is the policy to fit, `GBPLNet(zeta=1.0, eta=1.0)` if None; it needs one zeta, since the target depends
+    on zeta: the welfare of the population minimiser (`Surrogate.population_policy`), played as a randomized policy on
     `evaluation_rows` new rows, with known means. Each replication is fitted once and its posterior drawn at every eta:
     eta counts in the fit only through the prior, as one over n. Replication r has data seed start + r.
     """
@@ -94,7 +94,7 @@ def coverage_study(
         raise ValueError(f"replications must be >= 2, got {replications}; a coverage needs hundreds")
     template = GBPLNet(zeta=1.0, eta=1.0) if estimator is None else estimator
     if isinstance(template.zeta, str) or np.iterable(template.zeta):
-        raise ValueError(f"the estimator needs one zeta, for the target is that of a zeta, got {template.zeta!r}")
+        raise ValueError(f"the estimator must have one zeta, since the target depends on it, got {template.zeta!r}")
     ends = np.empty((replications, len(etas), len(wanted), 2))
     target, welfare = np.empty(replications), np.empty(replications)
     for number in range(replications):

@@ -17,10 +17,10 @@ from support.data import FOLDER
 
 import gbpl.datasets.openml
 from gbpl.paper import run as running
-from gbpl.paper.experiments.catalog import DEFAULT, TABLES
+from gbpl.paper.experiments.catalog import DEFAULT, EXAMPLE, TABLES
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
 from gbpl.paper.experiments.studies import STUDIES
-from gbpl.paper.run import EXAMPLE, Block, Run, reproduce
+from gbpl.paper.run import Block, Run, reproduce
 
 
 @pytest.fixture(scope="module")

@@ -89,9 +89,9 @@ class EmailDesign:
 
     def outcome_mean(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row action"]:
         """gamma_a(x): the chance of a visit, or the dollars expected."""
-        return expit(_index(x)) * self._worth(x)[:, None]
+        return expit(_index(x)) * self._visit_value(x)[:, None]
 
-    def _worth(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " row"]:
+    def _visit_value(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " row"]:
         """Mean value of a visit."""
         return np.ones(len(x)) if self.outcome == "visit" else BUYS * _order(x)
 

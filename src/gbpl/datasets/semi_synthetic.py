@@ -77,7 +77,7 @@ class SemiSyntheticDesign:
         return self._x.shape[1]
 
     def outcome_mean(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row action"]:
-        """tanh(x'w_a / sqrt(d) + c_a) at standardized features: the means but for the response, which x does not tell.
+        """tanh(x'w_a / sqrt(d) + c_a) at standardized features: the means without the response, which is not in x.
 
         Gaps between actions are those of the outcomes; a sample's `outcome_mean` has the response of its rows added.
         """

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gbpl.paper.experiments.catalog import TABLES
+from gbpl.paper.experiments.catalog import EXAMPLE, TABLES
 from gbpl.paper.experiments.open_settings import OPEN_SETTINGS
 from gbpl.paper.printing.cells import Cell, cells
 from gbpl.paper.printing.tables import number, pipe_table, signed, trial_counts, with_error
 from gbpl.paper.report_tables import cell_name, table_section
 from gbpl.paper.verdicts import verdict
 from gbpl.paper.verdicts.consistency import consistency_section
-from gbpl.paper.verdicts.posterior import EXAMPLE, PRINTED_EXAMPLE
+from gbpl.paper.verdicts.posterior import PRINTED_EXAMPLE
 from gbpl.paper.verdicts.standing import standing_section
 from gbpl.paper.verdicts.statements import verdicts as all_verdicts
 from gbpl.paper.verdicts.verdict import WORDS, Statement, Verdict

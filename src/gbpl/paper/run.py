@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gbpl.datasets.files import DataUnavailableError
-from gbpl.paper.experiments.catalog import TABLES, UCI
+from gbpl.paper.experiments.catalog import EXAMPLE, TABLES, UCI
 from gbpl.paper.experiments.posterior import example
 from gbpl.paper.experiments.protocol import Settings
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
@@ -35,7 +35,6 @@ from gbpl.runtime.engines import check_engine, run_tasks, task_needs
 
 __all__ = ["Block", "Run", "reproduce"]
 
-EXAMPLE = "posterior-example"
 WALL = "wall"  # of seconds.csv: what a session took, whatever ran side by side
 VARIANTS = {variant for spec in TABLES.values() for variant, _ in spec.variants}
 VARIANT_TRIALS = 25

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["DEFAULT", "TABLES", "TableSpec", "printed"]
+__all__ = ["DEFAULT", "EXAMPLE", "LEVELS", "TABLES", "UCI", "TableSpec", "printed"]
 
 DEFAULT = ("gbpl default", "auto")  # method and zeta of the row beside the paper's
+EXAMPLE = "posterior-example"  # the one-dimensional run, which has figures and no table
 DGPS = ("DGP1", "DGP2", "DGP3")
 UCI = ("energy_efficiency", "yacht")
 GRID = ("0.01", "0.1", "1.0", "CV")

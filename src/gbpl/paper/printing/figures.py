@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXAMPLE", "draw"]
+__all__ = ["draw"]
 
-EXAMPLE = "posterior-example"  # the figures of the one-dimensional example, under this name in what `draw` returns
 ARRAYS = ("grid", "draws", "target", "map", "welfare", "at_1", "at_2")
 TITLES = {"DGP1 unscaled": "DGP1, x'w not divided"}
 DPI = 150
@@ -51,7 +50,7 @@ def draw(
             raise ValueError(f"example has no {', '.join(missing)}; it needs {', '.join(ARRAYS)}")
         for stem, picture in EXAMPLES.items():
             _save(picture(example), folder, stem)
-        written[EXAMPLE] = list(EXAMPLES)
+        written[catalog.EXAMPLE] = list(EXAMPLES)
     return written
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gbpl.paper.experiments.catalog import LEVELS, TABLES
+from gbpl.paper.experiments.catalog import EXAMPLE, LEVELS, TABLES
 from gbpl.paper.printing.columns import Column, Row, layout
 from gbpl.paper.verdicts.verdict import (
     CLEAR,
@@ -24,9 +24,8 @@ from gbpl.paper.verdicts.verdict import (
 if TYPE_CHECKING:
     from gbpl.paper.experiments.records import Records
 
-__all__ = ["EXAMPLE", "PRINTED_EXAMPLE", "STATEMENTS"]
+__all__ = ["PRINTED_EXAMPLE", "STATEMENTS"]
 
-EXAMPLE = "posterior-example"
 PRINTED_EXAMPLE = {"validation_loss": 0.3482, "welfare_mean": 0.4699, "low": 0.3327, "high": 0.5021}
 NEAR = 0.02  # a coverage this close to its level is close, however many trials there are
 

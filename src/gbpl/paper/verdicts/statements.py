@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gbpl.paper.experiments.catalog import EXAMPLE
 from gbpl.paper.experiments.records import Record, Records
 from gbpl.paper.verdicts import full, logged, posterior
 from gbpl.paper.verdicts.verdict import Statement, Verdict
@@ -27,7 +28,7 @@ def verdicts(
     """Statements about the tables there are records of, with their verdicts; `example` is the one-dimensional run."""
     tables = {name: table for name, table in records.items() if len(table)}
     if example:
-        tables[posterior.EXAMPLE] = Records([Record("", "GBPLNet", "1.0", 0, example)])
+        tables[EXAMPLE] = Records([Record("", "GBPLNet", "1.0", 0, example)])
     return [
         (statement, statement.verdict(tables[statement.table])) for statement in STATEMENTS if statement.table in tables
     ]
