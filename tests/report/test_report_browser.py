@@ -309,7 +309,7 @@ def test_costs(visit: Opener, name: str, make: Callable[[], dict[str, Any]], cos
         assert found.cell(a, "span") == span(wanted.gain_quantiles[a], 0.9, places)
         assert found.cell(a, "chance") == numbers.chance(wanted.chances[a]).replace("\u00a0", " ")
         assert found.page.locator(f'[data-row="{a}"] .tagged').is_visible() == (a == best)
-    words = ((0.975, "clearly"), (0.9, "probably beats"), (0.1, "do not tell"), (0.0, "no better"))
+    words = ((0.975, "clearly"), (0.9, "probably beats"), (0.1, "do not show"), (0.0, "no better"))
     key = next(key for least, key in words if wanted.chances[best] >= least)
     assert key in found.text("#s-verdict")
     notice = found.text("#changed")
