@@ -84,6 +84,11 @@ def people(rows: int = 120, seed: int = 0) -> dict[str, Any]:
     }
 
 
+def changed(columns: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Columns of a table, some of them changed or added; None takes one out."""
+    return {name: values for name, values in {**columns, **changes}.items() if values is not None}
+
+
 def write(path: Path, columns: Mapping[str, Any]) -> Path:
     """A table in the format of the file's suffix."""
     table = columns if isinstance(columns, pa.Table) else pa.table({name: pa.array(v) for name, v in columns.items()})

@@ -48,10 +48,10 @@ def reproduce(
         with progress_bar(speed_estimate_period=600.0) as bar:
             task = bar.add_task("starting", total=None)
 
-            def told(done: float, total: float, what: str) -> None:
+            def progress(done: float, total: float, what: str) -> None:
                 bar.update(task, completed=done, total=total, description=what)
 
-            report = run_all(run, out, told=told, say=lambda text: console.say(verbatim(text), style="yellow"))
+            report = run_all(run, out, progress=progress, say=lambda text: console.say(verbatim(text), style="yellow"))
     except KeyboardInterrupt:
         console.say(f"stopped; the same command goes on from {verbatim(out)}")
         raise SystemExit(130) from None
