@@ -40,14 +40,12 @@ TEXT_FILES = "CSV and other text files"
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON for a script instead of text.", rich_help_panel="Output")
 ]
-Encoding = Annotated[
-    str, typer.Option(metavar="NAME", help="Their encoding, such as latin-1.", rich_help_panel=TEXT_FILES)
-]
+Encoding = Annotated[str, typer.Option(metavar="NAME", help="Encoding, such as latin-1.", rich_help_panel=TEXT_FILES)]
 Delimiter = Annotated[
     str | None,
     typer.Option(
         metavar="SIGN",
-        help="What separates their cells; taken from the header if not given.",
+        help="What separates cells; taken from the header if not given.",
         rich_help_panel=TEXT_FILES,
     ),
 ]

@@ -39,9 +39,9 @@ def _listed(as_json: bool, data_dir: str | None) -> None:
         print_json([asdict(entry) for entry in entries])
         return
     console, sets = stdout(), [entry for entry in entries if entry.rows is not None]
-    _section(console, "Here", [entry for entry in sets if entry.available])
-    _section(console, "With what they need", [entry for entry in sets if not entry.available])
-    _section(console, "To draw from, in Python (gbpl.datasets)", [entry for entry in entries if entry.rows is None])
+    _section(console, "Available here", [entry for entry in sets if entry.available])
+    _section(console, "Available with more", [entry for entry in sets if not entry.available])
+    _section(console, "Designs, in Python (gbpl.datasets)", [entry for entry in entries if entry.rows is None])
     console.say("gbpl datasets NAME -o FILE writes one, and says how to fit it.")
 
 
@@ -85,11 +85,11 @@ def _command(data: Dataset, out: Path) -> str:
 @guarded
 def datasets(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A data set of the list; the list itself if not given.")
+        str | None, typer.Argument(metavar="NAME", help="Name of a data set; lists them if not given.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write it to.")] = None,
     data_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with files that no package carries.")
+        str | None, typer.Option(metavar="DIR", help="Folder with the files that no package provides.")
     ] = None,
     as_json: Json = False,
 ) -> None:

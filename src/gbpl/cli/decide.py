@@ -30,7 +30,7 @@ __all__ = ["decide"]
 
 @guarded
 def decide(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file that gbpl fit wrote.")],
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file written by gbpl fit.")],
     new: Annotated[
         Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with the rows to decide.")
     ],

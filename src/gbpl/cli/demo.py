@@ -42,12 +42,12 @@ def _truth(design: Any, policy: Any, seed: int) -> Table:
 @guarded
 def demo(
     rows: Annotated[int, typer.Option(metavar="N", help="Customers in the trial.")] = 2000,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the simulation and of the fit.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the simulation and of the fit.")] = 0,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for data, policy, decisions and report.")
     ] = Path("gbpl-demo"),
 ) -> None:
-    """A simulated e-mail trial with known truth: learned from, explained, and a report written."""
+    """Simulate an e-mail trial with known truth, learn from it, explain the policy, and write a report."""
     if not LEAST_ROWS <= rows <= MOST_ROWS:
         raise ValueError(f"--rows must be from {LEAST_ROWS} to {MOST_ROWS:,}, got {rows}; try 2000")
     parse.check_settings(seed, 0.8, None)

@@ -31,7 +31,7 @@ __all__ = ["compare", "evaluate"]
 
 LEVEL = 0.95
 AS_FITTED = "What differs from the fit"
-Policy = Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file that gbpl fit wrote.")]
+Policy = Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file written by gbpl fit.")]
 Data = Annotated[
     Path,
     typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with rows that no policy learned from."),
@@ -126,7 +126,7 @@ def evaluate(
     delimiter: Delimiter = None,
     as_json: Json = False,
 ) -> None:
-    """What a policy is worth on new rows, against every single action."""
+    """Estimate what a policy is worth on new rows, and what it gains over every single action."""
     from gbpl.frozen.file import load
 
     loaded = load(policy)
@@ -163,7 +163,7 @@ def _print_evaluation(console: Screen, evaluation: Evaluation) -> None:
 
 @guarded
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="FIRST", help="Policy file that gbpl fit wrote.")],
+    first: Annotated[Path, typer.Argument(metavar="FIRST", help="Policy file written by gbpl fit.")],
     second: Annotated[Path, typer.Argument(metavar="SECOND", help="Another policy file, of the same actions.")],
     data: Data,
     outcome: Outcome = None,
@@ -177,7 +177,7 @@ def compare(
     delimiter: Delimiter = None,
     as_json: Json = False,
 ) -> None:
-    """Two policies on the same rows: which is worth more, and how sure that is."""
+    """Compare two policies on the same rows: which is worth more, and how sure that is."""
     from gbpl.frozen.file import load
 
     policies = load(first), load(second)

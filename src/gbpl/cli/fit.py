@@ -98,8 +98,8 @@ def fit(
         Columns,
         typer.Option(
             metavar="CHANCE...",
-            help="How likely the action was: a column (of the action taken), a number or fraction (of the second of "
-            "two actions, or of each), or ACTION=NUMBER for each; estimated if not given.",
+            help="Probability of the action: a column (of the action taken), a number or fraction (of the second of "
+            "two actions, or of each of more), or ACTION=NUMBER for each; estimated if not given.",
             rich_help_panel=GIVEN,
         ),
     ] = None,
@@ -119,7 +119,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="ACTION",
-            help="What people get otherwise; the first in order if not given.",
+            help="The action people get otherwise; the first in order if not given.",
             rich_help_panel=GIVEN,
         ),
     ] = None,
@@ -154,7 +154,7 @@ def fit(
         ),
     ] = "network",
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Of folds, initial weights and draws.", rich_help_panel=OUTPUT)
+        int, typer.Option(metavar="N", help="Seed of folds, initial weights and draws.", rich_help_panel=OUTPUT)
     ] = 0,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,
