@@ -17,7 +17,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import gbpl
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures, Splines, bounds
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures, Splines
+from gbpl.certificates import bounds
 from gbpl.models.numpy_form import Networks, layer_matrix
 from gbpl.surrogates import Surrogate
 from gbpl.trees.boosting import BoostedScore
