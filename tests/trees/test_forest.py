@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.tree import DecisionTreeRegressor
 
 import gbpl.trees.forest
-from gbpl import Binary, FitConfig, FullVector, GBPLNet, Linear, Member, across_folds, fit_stack, fold_rows, over_zeta
+from gbpl import Binary, FitConfig, FullVector, GBPLNet, Linear, Member, fit_stack
+from gbpl.fitting.members import across_folds, fold_rows, over_zeta
 from gbpl.fitting.stack import StackProblem, fit_stacks
 from gbpl.models.basis import leaf_numbers
 from gbpl.posterior.methods import Exact, Problem, member_posterior
