@@ -307,7 +307,7 @@ CASES: dict[str, Case] = {
     ),
     "feature twice": fit_with("--features", "age", "age", words=("'age'", "role")),
     "outcomes of one column": fit_with("--outcomes", "earnings", words=("two columns or more", "earnings"), roles=()),
-    "outcomes beside an action": fit_with("--outcomes", "earnings", "age", words=("outcomes", "no meaning beside it")),
+    "outcomes beside an action": fit_with("--outcomes", "earnings", "age", words=("outcomes", "no meaning with it")),
     "outcomes in words": fit_with("--outcomes", "earnings", "sex", words=("'sex' must be numbers",), roles=()),
     "no outcome named": fit_with(words=("outcome is not named", "give outcome and action"), roles=()),
     "no action named": fit_with(words=("action is not named",), roles=ROLES[:2]),

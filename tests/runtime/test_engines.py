@@ -116,7 +116,7 @@ def trials() -> list[tuple[GBPLNet, dict[str, Any]]]:
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of 300 rows and pieces of 600, neither of which ends where a row group does."""
     monkeypatch.setattr(gbpl.study.decide_file, "ROWS", 300)
-    monkeypatch.setattr(gbpl.study.decide_file, "BATCHES_A_PIECE", 2)
+    monkeypatch.setattr(gbpl.study.decide_file, "BATCHES_PER_PIECE", 2)
 
 
 def test_bootstraps_in_tasks_are_those_of_one_stack() -> None:

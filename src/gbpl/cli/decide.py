@@ -40,7 +40,7 @@ def decide(
     ],
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN...", help="Columns to copy beside the decisions, such as an id."),
+        typer.Option(metavar="COLUMN...", help="Columns to copy to the decisions, such as an id."),
     ] = None,
     defer: Annotated[
         float | None,

@@ -65,7 +65,7 @@ def zeta_chart(path: dict[str, Any], level: float) -> Tag:
     """Welfare out of fold at each zeta, a mark for each correction."""
     _, places, corrections = zeta_places(path)
     scale = fit(_reaches(path["welfare"], path["welfare_se"]))
-    left, room = axis_left(scale, HEIGHT, "welfare out of fold, a row")
+    left, room = axis_left(scale, HEIGHT, "welfare out of fold, per row")
     marks: list[Child] = [left]
     chosen = path.get("correction") or [1.0] * len(path["zeta"])
     for zeta, welfare, se, correction in zip(path["zeta"], path["welfare"], path["welfare_se"], chosen, strict=True):
@@ -137,7 +137,7 @@ def groups_chart(groups: Sequence[dict[str, Any]], level: float) -> Tag:
     expected = [group["expected"] for group in groups]
     across = fit(expected, padding=0.1)
     up = fit([*_reaches([g["estimate"] for g in groups], [g["se"] for g in groups]), *expected], zero=True)
-    left, room = axis_left(up, HEIGHT, "estimated gain, a row")
+    left, room = axis_left(up, HEIGHT, "estimated gain, per row")
     ends = max(across.low, up.low), min(across.high, up.high)
     marks: list[Child] = [
         left,
@@ -150,7 +150,7 @@ def groups_chart(groups: Sequence[dict[str, Any]], level: float) -> Tag:
             up.down(ends[1], HEIGHT),
             "diagonal",
         ),
-        text("expected gain, a row →", "100%", HEIGHT + 34.0, anchor="end", class_="tick"),
+        text("expected gain, per row →", "100%", HEIGHT + 34.0, anchor="end", class_="tick"),
     ]
     for group in groups:
         x = across.across(group["expected"])
@@ -173,7 +173,7 @@ def deferral_chart(curve: Sequence[dict[str, Any]], level: float, chosen: int) -
     """Welfare by the threshold of deferral; the ring is the chosen one."""
     scale = fit(_reaches([entry["welfare"] for entry in curve], [entry["se"] for entry in curve]))
     across = Scale(0.0, 1.0)
-    left, room = axis_left(scale, HEIGHT, "welfare if close calls get the default, a row")
+    left, room = axis_left(scale, HEIGHT, "welfare if close calls get the default, per row")
     marks: list[Child] = [left, axis_below(across, HEIGHT, grid=False, inside=False)]
     places = [(across.across(entry["level"]), scale.down(entry["welfare"], HEIGHT)) for entry in curve]
     for entry, (x, _) in zip(curve, places, strict=True):

@@ -78,7 +78,7 @@ def decide_file(
     progress: Callable[[int, int | None], None] | None = None,
     engine: str = "local",
 ) -> Decided:
-    """Decide every row of a table and write the decisions; columns named in `keep` are copied beside them.
+    """Decide every row of a table and write the decisions; columns named in `keep` are copied to them.
 
     `progress(done, total)` is called after each batch; the total is None where the file does not say. With
     `engine="ray"` a cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order

@@ -1,7 +1,8 @@
 """Delimited text: header, delimiter and encoding, and in which line something is wrong.
 
-Text has a header. A cell is missing if it is empty or one of `MISSING_TEXTS`, quoted or not, beside a space or not. In
-a column that a stream only copies, an empty one is. A column without a name is called 'column 3', by its place.
+Text has a header. A cell is missing if it is empty or one of `MISSING_TEXTS`, quoted or not, with spaces around it or
+not; in a column that a stream only copies, only if it is empty. A column without a name is called by its place, such as
+'column 3'.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class DelimitedText(io.RawIOBase):
         super().close()
 
     def read(self, size: int = -1) -> bytes:
-        """As many bytes as asked for, until the end: pyarrow takes what it gets for a block, which must hold a row."""
+        """As many bytes as asked for, until the end: pyarrow treats what it gets as a block, which must hold a row."""
         while not self.ended and (size < 0 or len(self.pending) <= size):
             self._fill()
         size = len(self.pending) if size < 0 else size

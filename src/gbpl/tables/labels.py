@@ -55,7 +55,7 @@ def _hashable(listed: list[Any], name: str) -> bool:
     booleans = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
     if booleans and kinds - booleans:
         raise TableError(
-            f"action {name!r} has true and false beside values of type {(kinds - booleans).pop().__name__}; use one"
+            f"action {name!r} mixes true and false with values of type {(kinds - booleans).pop().__name__}; use one"
         )
     odd = [kind for kind in kinds - booleans if not issubclass(kind, str | int | float | np.integer | np.floating)]
     if odd:

@@ -44,7 +44,7 @@ class Roles:
         beside = [name for name in ("outcome", "action", "propensity") if getattr(self, name) is not None]
         if beside or self.controls:
             raise TableError(
-                f"outcomes names one column per action, so {(beside or ['controls'])[0]} has no meaning beside it; "
+                f"outcomes names one column per action, so {(beside or ['controls'])[0]} has no meaning with it; "
                 "give outcomes alone, or outcome and action"
             )
         if len(self.outcomes) < 2:
