@@ -19,7 +19,7 @@ from gbpl.posterior.eta import EtaChoice
 from gbpl.posterior.methods import PosteriorError
 from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.surrogates import Surrogate
-from gbpl.value.estimate import Value, check_estimator_name
+from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -198,7 +198,7 @@ class FittedPolicy(Policy):
         if training.fit.deviation is None:
             raise ValueError(f"{asked} needs a committee, got committee=None; use value on new rows")
         nuisances = training.nuisances
-        if nuisances is not None and estimator in ("dr", "dm") and nuisances.outcome_mean is None:
+        if nuisances is not None and needs_outcome_model(estimator) and nuisances.outcome_mean is None:
             raise ValueError(
                 f"estimator={estimator!r} needs an outcome model, and pseudo_outcome={self.pseudo_outcome!r} has "
                 "none; use 'ipw' or 'snipw'"

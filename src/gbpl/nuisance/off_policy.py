@@ -13,7 +13,7 @@ import numpy as np
 
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.nuisance.cross_fit import CrossFit, Nuisances
-from gbpl.value.estimate import Value, check_estimator_name, logged_value, off_policy_value
+from gbpl.value.estimate import Value, logged_value, needs_outcome_model, off_policy_value
 from gbpl.value.evaluate import Evaluator, one_hot_rule
 from gbpl.value.overlap import ClipWelfare, OverlapReport, clipping, overlap_report
 
@@ -42,8 +42,7 @@ def _value_from(nuisances: Nuisances, policy: Float[np.ndarray, "row action"], e
 
 def construction_for(estimator: str) -> str:
     """What has to be estimated of a log for an estimator of value."""
-    check_estimator_name(estimator)
-    return "dr" if estimator in ("dr", "dm") else "ipw"
+    return "dr" if needs_outcome_model(estimator) else "ipw"
 
 
 def log_evaluator(feedback: LoggedFeedback, nuisances: CrossFit | Nuisances, estimator: str = "dr") -> Evaluator:

@@ -1,13 +1,14 @@
 """Off-policy value: what a policy is worth, from rows on which another policy chose, with its error (section 7).
 
-An estimate is the mean of one number a row (its influence value), so its standard error, the difference of two
+An estimate is the mean of one number per row (its influence value), so its standard error, the difference of two
 policies and the error of that difference all follow from those numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.stats import norm, t
@@ -17,16 +18,17 @@ from gbpl.feedback.pseudo_outcomes import doubly_robust, ipw, of_logged_action
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["ESTIMATORS", "Value", "check_estimator_name", "logged_value", "mean_value", "off_policy_value"]
-
-ESTIMATORS = ("dr", "ipw", "snipw", "dm")
+__all__ = [
+    "ESTIMATORS", "Value", "check_estimator_name", "logged_value", "mean_value", "needs_outcome_model",
+    "off_policy_value",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """An estimated mean outcome under a policy, or a difference of two.
 
-    `influence` holds one number a row: the estimate is their (weighted) mean, and its standard error
+    `influence` holds one number per row: the estimate is their (weighted) mean, and its standard error
     sqrt(sum_g (sum_{i in g} w_i (influence_i - estimate))^2 G / (G - 1)) / sum w over groups g, which are the rows
     where none are given. Subtracting two values of the same rows gives the difference with its own error:
 
@@ -111,8 +113,15 @@ class Value:
 
 
 def check_estimator_name(estimator: str) -> None:
+    """Refuse an estimator that is not there."""
     if estimator not in ESTIMATORS:
         raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
+
+
+def needs_outcome_model(estimator: str) -> bool:
+    """Whether an estimator needs the predicted mean outcome of each action."""
+    check_estimator_name(estimator)
+    return ESTIMATORS[estimator].needs_model
 
 
 def mean_value(
@@ -137,6 +146,58 @@ def logged_value(
     return Value(np.asarray(outcome, np.float64), "mean", weights, groups)
 
 
+class _Log(NamedTuple):
+    """What an estimator sees: a policy's action probabilities beside the log and its models."""
+
+    policy: Float[np.ndarray, "row action"]
+    outcome: Float[np.ndarray, " row"]
+    action: Int[np.ndarray, " row"]
+    propensity: Float[np.ndarray, " row"]
+    outcome_mean: Any
+    weights: Float[np.ndarray, " row"] | None
+
+
+def _ipw(log: _Log) -> Float[np.ndarray, " row"]:
+    """Mean of r Y."""
+    return np.sum(log.policy * ipw(log.outcome, log.action, log.propensity, log.policy.shape[1]), axis=1)
+
+
+def _snipw(log: _Log) -> Float[np.ndarray, " row"]:
+    """sum r Y / sum r; influence values V + r (Y - V) / mean(r)."""
+    ratio = of_logged_action(log.policy, log.action) / log.propensity
+    total = np.average(ratio, weights=log.weights)
+    if not total > 0:
+        raise ValueError("no row took an action this policy would take: its value cannot be estimated from this log")
+    mean = np.average(ratio * log.outcome, weights=log.weights) / total
+    return mean + ratio * (log.outcome - mean) / total
+
+
+def _dr(log: _Log) -> Float[np.ndarray, " row"]:
+    """Mean of sum_a delta_a gamma_a(x) + r (Y - gamma_A(x))."""
+    return np.sum(log.policy * doubly_robust(log.outcome, log.action, log.propensity, log.outcome_mean), axis=1)
+
+
+def _dm(log: _Log) -> Float[np.ndarray, " row"]:
+    """Mean of sum_a delta_a gamma_a(x), with the spread of the doubly robust terms."""
+    rows, model = _dr(log), np.sum(log.policy * log.outcome_mean, axis=1)
+    return rows + np.average(model - rows, weights=log.weights)
+
+
+class Estimator(NamedTuple):
+    """One influence value per row, whose mean is the estimate; whether it needs a model of the outcomes."""
+
+    influence: Callable[[_Log], Float[np.ndarray, " row"]]
+    needs_model: bool
+
+
+ESTIMATORS = {
+    "dr": Estimator(_dr, True),
+    "ipw": Estimator(_ipw, False),
+    "snipw": Estimator(_snipw, False),
+    "dm": Estimator(_dm, True),
+}
+
+
 def off_policy_value(
     policy: Float[np.ndarray, "row action"],
     outcome: Float[np.ndarray, " row"],
@@ -149,7 +210,7 @@ def off_policy_value(
     weights: Float[np.ndarray, " row"] | None = None,
     groups: Int[np.ndarray, " row"] | None = None,
 ) -> Value:
-    """Value of any policy (action probabilities, a row each; zeros and a one for a deterministic rule).
+    """Value of any policy (action probabilities of each row; zeros and a one for a deterministic rule).
 
     With r = delta_A(x) / e_A(x), the ratio of the policy's and the log's probability of what was done:
 
@@ -164,30 +225,15 @@ def off_policy_value(
     """
     check_estimator_name(estimator)
     if propensity is None:
-        raise ValueError(f"the estimator {estimator!r} needs the propensity of the action taken, one number a row")
+        raise ValueError(f"the estimator {estimator!r} needs the propensity of the action taken, one number per row")
     if np.shape(propensity) != np.shape(action):
-        raise ValueError(f"propensity must be one number a row, of the action taken, got shape {np.shape(propensity)}")
-    if estimator in ("dr", "dm") and outcome_mean is None:
+        raise ValueError(
+            f"propensity must be one number per row, of the action taken, got shape {np.shape(propensity)}"
+        )
+    if needs_outcome_model(estimator) and outcome_mean is None:
         raise ValueError(f"the estimator {estimator!r} needs outcome_mean, the predicted mean outcome of each action")
-    probability = np.asarray(policy, np.float64)
-    net = 0.0 if cost is None else -np.sum(probability * cost, axis=1)
-    if estimator == "snipw":
-        ratio = of_logged_action(probability, action) / propensity
-        total = np.average(ratio, weights=weights)
-        if not total > 0:
-            raise ValueError(
-                "no row took an action this policy would take: its value cannot be estimated from this log"
-            )
-        mean = np.average(ratio * outcome, weights=weights) / total
-        return Value(mean + ratio * (outcome - mean) / total + net, estimator, weights, groups)
-    if estimator == "ipw":
-        table = ipw(outcome, action, propensity, probability.shape[1])
-    else:
-        assert outcome_mean is not None
-        table = doubly_robust(outcome, action, propensity, outcome_mean)
-    rows = np.sum(probability * table, axis=1) + net
-    if estimator == "dm":
-        assert outcome_mean is not None
-        model = np.sum(probability * outcome_mean, axis=1) + net
-        rows = rows + np.average(model - rows, weights=weights)
+    log = _Log(np.asarray(policy, np.float64), outcome, action, propensity, outcome_mean, weights)
+    rows = ESTIMATORS[estimator].influence(log)
+    if cost is not None:
+        rows = rows - np.sum(log.policy * cost, axis=1)
     return Value(rows, estimator, weights, groups)
