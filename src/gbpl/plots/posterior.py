@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.plots.style import (
+from gbpl.plots.axes import (
     BAND,
     BAR,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    RED,
-    SKY,
     axes_for,
     finite_array,
     legend_above,
@@ -23,7 +17,8 @@ from gbpl.plots.style import (
     one_per_item,
     percent,
     short_count,
-)  # fmt: skip
+)
+from gbpl.plots.colours import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
