@@ -203,8 +203,9 @@ def against_torch(trials: int = 3) -> None:
         return
     import torch
 
-    from gbpl import Binary, FitConfig, GBPLNet, fold_rows, regret
+    from gbpl import Binary, FitConfig, GBPLNet, regret
     from gbpl.datasets import BinaryDesign
+    from gbpl.fitting.members import fold_rows
     from gbpl.path.out_of_fold import OutOfFold, average_weights
 
     design, config = BinaryDesign("DGP2"), FitConfig()
@@ -225,7 +226,7 @@ def against_torch(trials: int = 3) -> None:
         started = time.perf_counter()
         models, epochs = listing_members(sample.x, sample.outcomes, zetas, folds, config, trial)
         theirs = time.perf_counter() - started
-        judge = OutOfFold(zetas, Binary())
+        sums = OutOfFold(zetas, Binary())
         with torch.no_grad():
 
             def policies(number, x, models=models, zetas=zetas):
@@ -234,8 +235,8 @@ def against_torch(trials: int = 3) -> None:
                 return np.stack([1 - f, 1 + f], axis=-1) / 2
 
             for number, fold in enumerate(folds):
-                judge.add(policies(number, sample.x[fold]), sample.outcomes[fold], None)
-            path = judge.path()
+                sums.add(policies(number, sample.x[fold]), sample.outcomes[fold], None)
+            path = sums.path()
             scores = np.mean([policies(k, fresh.x)[..., 1] - 0.5 for k in range(5)], axis=0)
         combined = (average_weights(path) / path.size) @ scores
         chosen = np.eye(2)[(combined >= 0).astype(int)]

@@ -58,10 +58,10 @@ def pieces(rows: int, seed: int = 0) -> Iterator[tuple[np.ndarray, ...]]:
 def memory(which: str) -> float:
     """Resident megabytes now (VmRSS) or at most since the last look (VmHWM)."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    found = next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024
+    megabytes = next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")  # forget the peak
-    return found
+    return megabytes
 
 
 class Stages:
@@ -79,13 +79,13 @@ class Stages:
         self.name, self.started = name, now
 
 
-def judged(policy: GBPLNet, rows: int, stages: Stages) -> None:
-    """The posterior, and what the policy is worth beside the truth."""
+def report(policy: GBPLNet, rows: int, stages: Stages) -> None:
+    """The posterior, and the value of the policy beside the truth."""
     stages("posterior")
     posterior = policy.posterior()
     stages("")
     seconds = time.perf_counter() - stages.first
-    print(f"  {rows:,} rows in {seconds:.1f} s, {1e6 * seconds / rows:.2f} us a row; ", end="")
+    print(f"  {rows:,} rows in {seconds:.1f} s, {1e6 * seconds / rows:.2f} us per row; ", end="")
     print(f"{len(posterior.parts)} members count; peak {stages.peak - stages.before:.0f} MB")
     x = next(pieces(100_000, seed=10**6))[0]
     mean = outcome_mean(x)
@@ -112,7 +112,7 @@ def fit(rows: int, device: str) -> None:
     stages = Stages(before)
     stages("fit")
     policy = GBPL(random_state=0, device=device).fit(x, outcome, action=action, propensity=chance)
-    judged(policy, rows, stages)
+    report(policy, rows, stages)
     above = stages.peak - before
     print(f"  data {size:.0f} MB, peak {above:.0f} MB with the data in it: ratio {above / size:.2f}")
 
@@ -139,7 +139,7 @@ def train(path: Path, device: str) -> None:
     stages("fit")
     policy = GBPL(random_state=0, device=device)
     policy.fit_parquet(path, outcome="outcome", action="action", propensity="chance", features=NAMES)
-    judged(policy, pq.ParquetFile(path).metadata.num_rows, stages)
+    report(policy, pq.ParquetFile(path).metadata.num_rows, stages)
 
 
 def parquet(rows: int, file: Path | None, device: str) -> None:

@@ -1,93 +1,74 @@
-"""The public names. `gbpl/__init__.py` imports each where it is first used."""
+"""The public names, by what they are for. `gbpl/__init__.py` imports each where it is first used."""
 
+# Learn
+from .estimators.gbpl import GBPL as GBPL
+from .estimators.gbplnet import GBPLNet as GBPLNet
+from .estimators.many import fit_many as fit_many
+from .fitting.config import FitConfig as FitConfig
+from .study.study import Study as Study
+from .study.study import learn as learn
+
+# Data
 from . import datasets as datasets
-from .certificates import bounds as bounds
+from .feedback.full import FullFeedback as FullFeedback
+from .feedback.logged import LoggedFeedback as LoggedFeedback
+from .tables.encoder import Encoder as Encoder
+from .tables.frames import TableError as TableError
+
+# How sure
+from . import plots as plots
 from .certificates.certificate import Certificate as Certificate
-from .coverage import CoverageStudy as CoverageStudy
 from .coverage import coverage_study as coverage_study
-from .decisions.rules import Assessment as Assessment
-from .decisions.rules import Decision as Decision
-from .decisions.rules import apply_costs as apply_costs
-from .decisions.rules import assess as assess
-from .decisions.rules import capacity_rule as capacity_rule
+from .posterior.posterior import Draws as Draws
+from .posterior.posterior import Posterior as Posterior
+
+# Worth
+from .nuisance.off_policy import policy_value as policy_value
+from .study.compare import compare_policies as compare_policies
+from .study.compare import evaluate_policy as evaluate_policy
+from .value.estimate import Value as Value
+from .value.overlap import OverlapReport as OverlapReport
+from .value.welfare import regret as regret
+from .value.welfare import welfare as welfare
+
+# Decide
+from .decisions.assess import assess as assess
+from .decisions.capacity import capacity_rule as capacity_rule
+from .decisions.decisions import Decisions as Decisions
 from .decisions.rules import defer_rule as defer_rule
 from .decisions.rules import disagreement as disagreement
 from .decisions.rules import map_rule as map_rule
-from .decisions.rules import posterior_mean_rule as posterior_mean_rule
 from .decisions.rules import threshold_rule as threshold_rule
-from .estimators.baselines import DiffReg as DiffReg
-from .estimators.baselines import DirectDRWelfare as DirectDRWelfare
-from .estimators.baselines import DirectIPWWelfare as DirectIPWWelfare
-from .estimators.baselines import DirectWelfare as DirectWelfare
-from .estimators.baselines import PluginReg as PluginReg
-from .estimators.baselines import PluginRegK as PluginRegK
-from .estimators.baselines import WeightedLogistic as WeightedLogistic
-from .estimators.gbpl import GBPL as GBPL
-from .estimators.gbplnet import GBPLNet as GBPLNet
-from .estimators.gbplnet import fit_many as fit_many
-from .feedback.full import FullFeedback as FullFeedback
-from .feedback.logged import LoggedFeedback as LoggedFeedback
-from .feedback.pseudo_outcomes import clip_propensity as clip_propensity
-from .feedback.pseudo_outcomes import doubly_robust as doubly_robust
-from .feedback.pseudo_outcomes import ipw as ipw
-from .fitting.members import Member as Member
-from .fitting.members import across_folds as across_folds
-from .fitting.members import fold_rows as fold_rows
-from .fitting.members import over_zeta as over_zeta
-from .fitting.stack import FitConfig as FitConfig
-from .fitting.stack import NonFiniteLossError as NonFiniteLossError
-from .fitting.stack import StackFit as StackFit
-from .fitting.stack import fit_stack as fit_stack
+
+# Keep
 from .frozen.file import SavedPolicy as SavedPolicy
 from .frozen.file import SavedPolicyError as SavedPolicyError
 from .frozen.file import load as load
 from .frozen.onnx import to_onnx as to_onnx
-from .frozen.policy import Decisions as Decisions
-from .models.adapters import EquinoxModel as EquinoxModel
-from .models.adapters import FlaxModel as FlaxModel
-from .models.adapters import FunctionModel as FunctionModel
+
+# Build
+from .fitting.members import Member as Member
+from .fitting.stack import fit_stack as fit_stack
 from .models.base import ScoreModel as ScoreModel
-from .models.networks import MLP as MLP
 from .models.networks import Linear as Linear
+from .models.networks import MLP as MLP
 from .models.networks import RandomFeatures as RandomFeatures
-from .models.prior import GaussianPrior as GaussianPrior
 from .models.splines import Splines as Splines
 from .nuisance.cross_fit import CrossFit as CrossFit
-from .nuisance.cross_fit import EstimatedPropensityWarning as EstimatedPropensityWarning
-from .nuisance.cross_fit import Nuisances as Nuisances
-from .nuisance.cross_fit import PerAction as PerAction
-from .nuisance.cross_fit import WithAction as WithAction
-from .nuisance.off_policy import policy_value as policy_value
-from .path.out_of_fold import ZetaPath as ZetaPath
-from .posterior.chains import to_arviz as to_arviz
-from .posterior.eta import EtaChoice as EtaChoice
-from .posterior.methods import PosteriorError as PosteriorError
-from .posterior.methods import PosteriorWarning as PosteriorWarning
-from .posterior.methods import Problem as Problem
-from .posterior.posterior import Draws as Draws
-from .posterior.posterior import Posterior as Posterior
-from .study.compare import compare_policies as compare_policies
-from .study.compare import evaluate_policy as evaluate_policy
-from .study.study import Study as Study
-from .study.study import learn as learn
+from .nuisance.learners import PerAction as PerAction
+from .nuisance.learners import WithAction as WithAction
 from .surrogates import BaselineGap as BaselineGap
 from .surrogates import Binary as Binary
 from .surrogates import FullVector as FullVector
 from .surrogates import Surrogate as Surrogate
-from .surrogates import project_simplex as project_simplex
-from .tables.encoder import Encoder as Encoder
-from .tables.frames import TableError as TableError
 from .trees.boosting import BoostedScore as BoostedScore
 from .trees.forest import ForestFeatures as ForestFeatures
-from .value.estimate import Value as Value
-from .value.estimate import off_policy_value as off_policy_value
-from .value.overlap import ClipWelfare as ClipWelfare
-from .value.overlap import OverlapReport as OverlapReport
+
+# Said on the way
+from .fitting.stack import NonFiniteLossError as NonFiniteLossError
+from .nuisance.cross_fit import EstimatedPropensityWarning as EstimatedPropensityWarning
+from .posterior.problem import PosteriorError as PosteriorError
+from .posterior.problem import PosteriorWarning as PosteriorWarning
 from .value.overlap import OverlapWarning as OverlapWarning
-from .value.overlap import overlap_report as overlap_report
-from .value.welfare import deterministic as deterministic
-from .value.welfare import penalized_welfare as penalized_welfare
-from .value.welfare import regret as regret
-from .value.welfare import welfare as welfare
 
 __version__: str

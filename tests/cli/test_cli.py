@@ -460,7 +460,7 @@ STOPPED = """
         time.sleep(30)
     if sys.argv[1] == "SIGINT":
         import gbpl.estimators.gbplnet
-        gbpl.estimators.gbplnet._fit_together = pressed
+        gbpl.estimators.gbplnet.fit_together = pressed
     else:
         sys.modules["gbpl.study.study"] = types.SimpleNamespace(learn=pressed)  # sooner there, without JAX
     from gbpl.cli import main

@@ -348,7 +348,7 @@ CASES: dict[str, Case] = {
     "output is the input": decide(GOOD, "bad.csv is the file that is read", options=("-o", "bad.csv")),
     "output is a folder": decide(GOOD, "result is a folder", options=("-o", "result")),
     "output in a missing folder": decide(GOOD, "there is no folder a", "make it first", options=("-o", "a/b.csv")),
-    "output is a device": decide(GOOD, "/dev/full", "no file that can be replaced", options=("-o", "/dev/full")),
+    "output is a device": decide(GOOD, "/dev/full", "not a file that can be replaced", options=("-o", "/dev/full")),
     "output is not named": decide(GOOD, "--out", options=()),
     "decide, defer above one": decide(GOOD, "--defer must be from 0 to 1", "2", options=(*DECIDE, "--defer", "2")),
     # Policies.
@@ -411,7 +411,7 @@ def untrained(*_: object, **__: object) -> None:
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a good table, a policy, and an earlier result; nothing may be trained there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "_fit_together", untrained)
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "fit_together", untrained)
     monkeypatch.setattr(gbpl.nuisance.cross_fit.CrossFit, "run", untrained)
     (tmp_path / "good.csv").write_bytes(GOOD)
     (tmp_path / "policy.gbpl").write_bytes(POLICY)
@@ -573,7 +573,7 @@ def test_a_folder_that_is_not_to_be_written_to(
     lay(learned, {"page.gbpl": policy(summary=two_actions())})
     before = snapshot(learned)
     monkeypatch.setattr(os, "access", lambda path, mode: not (mode & os.W_OK and Path(path) == Path(place)))
-    refused(run(capsys, *argv), f"the folder {place} is not to be written to", "choose another")
+    refused(run(capsys, *argv), f"the folder {place} cannot be written to", "choose another")
     assert snapshot(learned) == before
 
 

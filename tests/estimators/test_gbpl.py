@@ -18,7 +18,7 @@ from support.cli import people, run, write
 import gbpl.estimators.gbpl
 import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
-import gbpl.nuisance.cross_fit
+import gbpl.nuisance.plan
 import gbpl.path.path
 from gbpl import GBPL, MLP, FitConfig, GBPLNet, PosteriorError, fit_many, load
 from gbpl.datasets import BinaryDesign
@@ -43,7 +43,7 @@ def small_models() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gbpl.estimators.gbplnet, "MLP", lambda: NETWORK)
         patch.setattr(gbpl.estimators.gbplnet, "BESIDE", (FOREST,))
-        patch.setattr(gbpl.nuisance.cross_fit, "MLP", lambda: NETWORK)
+        patch.setattr(gbpl.nuisance.plan, "MLP", lambda: NETWORK)
         patch.setattr(gbpl.nuisance.averaged, "TREES", 25)
         yield
 

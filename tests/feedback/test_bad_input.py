@@ -19,6 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 
 import gbpl.nuisance.cross_fit
+import gbpl.nuisance.plan
 import gbpl.path.path
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, LoggedFeedback, PerAction
 
@@ -205,12 +206,12 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     ("fit_config the class", {"fit_config": FitConfig}, TypeError, r"fit_config .*FitConfig"),
     ("random_state a word", {"random_state": "seed"}, ValueError, r"'seed' cannot be used to seed"),
     # sample_weight
-    ("weight negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight .*>= 0.*-1"),
+    ("weight negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
     ("weight NaN", {"sample_weight": put(WEIGHT, (3, np.nan))}, ValueError, r"sample_weight .*1 NaN.* row 3\b"),
     ("weight inf", {"sample_weight": put(WEIGHT, (3, np.inf))}, ValueError, r"sample_weight .*1 inf.* row 3\b"),
     ("weights too few", {"sample_weight": WEIGHT[:-1]}, ValueError, r"sample_weight .*\b20 rows.*\(19,\)"),
     ("weights a table", {"sample_weight": np.ones((ROWS, 2))}, ValueError, r"sample_weight .*\(20, 2\)"),
-    ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight .*(sum 0|zero)"),
+    ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight is zero in every row"),
     ("weights words", {"sample_weight": ["a"] * ROWS}, WRONG, r"sample_weight "),
     # actions
     ("actions too few", {"actions": ["wait"]}, ValueError, r"actions .*\b2 actions.*\['wait'\]"),
@@ -294,8 +295,8 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: Any, **__: Any) -> None:
         pytest.fail("work began before the input was refused")
 
-    log = gbpl.nuisance.cross_fit
-    for module, name in ((gbpl.path.path, "fit_stacks"), (log, "fit_stacks"), (log, "_fitted")):
+    plan, cross_fit = gbpl.nuisance.plan, gbpl.nuisance.cross_fit
+    for module, name in ((gbpl.path.path, "fit_stacks"), (plan, "fit_stacks"), (cross_fit, "fitted")):
         monkeypatch.setattr(module, name, work)
 
 
@@ -428,10 +429,15 @@ SCORE: list[tuple[str, dict[str, Any], Any, str]] = [
     ("y shorter than X", {"y": Y[:-1]}, ValueError, r"X and y .*\b20 and 19\b"),
     ("y missing", {"y": None}, ValueError, r"y"),
     ("actions unknown", {"y": YF.rename(columns={"treat": "cut"})}, ValueError, r"cut"),
-    ("weight negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight .*>= 0.*-1"),
+    (
+        "weight negative",
+        {"sample_weight": put(WEIGHT, (3, -1.0))},
+        ValueError,
+        r"sample_weight is -1 in row 3; ",
+    ),
     ("weight NaN", {"sample_weight": put(WEIGHT, (3, np.nan))}, ValueError, r"sample_weight .*1 NaN"),
     ("weights too few", {"sample_weight": WEIGHT[:-1]}, ValueError, r"sample_weight .*\b20 rows.*\(19,\)"),
-    ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight .*(sum 0|zero)"),
+    ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight is zero in every row"),
 ]
 
 

@@ -61,7 +61,6 @@ LABELS: list[tuple[str, Any, list[Any]]] = [
     ("bools", [True, False] * HALF, [False, True]),
     ("numpy bools", np.array([True, False] * HALF), [False, True]),
     ("mixed", ["a", 1] * HALF, [1, "a"]),
-    ("a number and its name", ["1", 1] * HALF, [1, "1"]),
     ("tuples", [(1, "x"), (0, "x")] * HALF, [(0, "x"), (1, "x")]),
     ("bytes", [b"b", b"a"] * HALF, [b"a", b"b"]),
     ("a column", np.array([[7], [3]] * HALF), [3, 7]),
@@ -228,16 +227,16 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         "an action never taken",
         {"actions": ["wait", "treat", "cut"]},
         ValueError,
-        r"'cut' is never taken in these 24 rows: .*leave it out of the actions, or bring rows",
+        r"no row took the action 'cut', .*leave it out of the actions, or bring rows",
     ),
     (
         "three actions never taken",
         {"actions": ["wait", "cut", "treat", "x", "y"]},
         ValueError,
-        r"'cut' is never taken in these 24 rows \(nor 2 more\)",
+        r"no row took the action 'cut' \(nor 2 more\)",
     ),
-    ("an unknown action", {"actions": ["wait", "cut"]}, ValueError, r"\['treat'\].*not among.*\['wait', 'cut'\]"),
-    ("an action of another type", {"action": ["0", "1"] * HALF, "actions": [0, 1]}, ValueError, r"'0'.*not among"),
+    ("an unknown action", {"actions": ["wait", "cut"]}, ValueError, r"names the action 'treat', and .* wait, cut"),
+    ("a number and its name", {"action": ["1", 1] * HALF}, ValueError, r"1 and '1', which look like one label"),
     ("actions twice", {"actions": ["wait", "wait"]}, ValueError, r"differ.*\['wait', 'wait'\]"),
     ("actions a number", {"actions": 2}, ValueError, r"actions must be a list of labels, got 2"),
     # propensity: range
@@ -245,42 +244,42 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         "propensity zero",
         {"propensity": put(TABLE2, ((5, 1), 0.0))},
         ValueError,
-        r"propensity of action 'wait' is 0 in row 5 \(1 such row\(s\)\): .*\(0, 1\].*drop rows.*or give a classifier",
+        r"propensity is 0 in row 5 \(1 such row\(s\)\); .*action 'wait', in \(0, 1\].*drop rows.*or leave it out",
     ),
-    ("propensity negative", {"propensity": put(TABLE2, ((5, 0), -0.1))}, ValueError, r"'treat' is -0\.1 in row 5\b"),
+    ("propensity negative", {"propensity": put(TABLE2, ((5, 0), -0.1))}, ValueError, r"is -0\.1 in row 5 .*'treat'"),
     (
         "propensity above one",
         {"propensity": put(TABLE2, ((5, 0), 1.1), ((8, 0), 2.0))},
         ValueError,
-        r"'treat' is 1\.1 in row 5 \(2 such",
+        r"is 1\.1 in row 5 \(2 such .*'treat'",
     ),
-    ("propensity NaN", {"propensity": put(TABLE2, ((5, 1), np.nan))}, ValueError, r"'wait' is nan in row 5\b"),
-    ("a number of zero", {"propensity": 0.0}, ValueError, r"'wait' is 0 in row 0 \(24 such"),
-    ("a number of one", {"propensity": 1}, ValueError, r"'treat' is 0 in row 0 \(24 such"),
-    ("a number above one", {"propensity": 1.5}, ValueError, r"'(treat|wait)' is (-0\.5|1\.5) in row 0"),
+    ("propensity NaN", {"propensity": put(TABLE2, ((5, 1), np.nan))}, ValueError, r"is nan in row 5 .*'wait'"),
+    ("a number of zero", {"propensity": 0.0}, ValueError, r"the second action, in \(0, 1\); got 0\.0"),
+    ("a number of one", {"propensity": 1}, ValueError, r"the second action, in \(0, 1\); got 1"),
+    ("a number above one", {"propensity": 1.5}, ValueError, r"the second action, in \(0, 1\); got 1\.5"),
     (
         "zero in one a row",
         {"propensity": put(np.full(ROWS, 0.5), (7, 0.0))},
         ValueError,
-        r"propensity of the action taken is 0 in row 7\b",
+        r"propensity is 0 in row 7 .*the action taken",
     ),
     (
         "certain in one a row",
         {"propensity": put(np.full(ROWS, 0.5), (7, 1.0))},  # row 7 took treat
         ValueError,
-        r"propensity of action 'wait' is 0 in row 7\b",
+        r"propensity is 1 in row 7 .*the action taken, in \(0, 1\)",
     ),
     (
         "NaN in one a row of three",
         {"action": THREE, "propensity": put(np.full(ROWS, 0.5), (7, np.nan))},
         ValueError,
-        r"propensity of the action taken is nan in row 7\b",
+        r"propensity is nan in row 7 .*the action taken",
     ),
     (
         "NA in a nullable column",
         {"propensity": pd.Series([0.5] * (ROWS - 1) + [pd.NA], dtype="Float64")},
         ValueError,
-        r"propensity of the action taken is nan in row 23\b",
+        r"propensity is nan in row 23 .*the action taken",
     ),
     # propensity: sums
     (
@@ -289,12 +288,12 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         ValueError,
         r"propensities of row 6 sum to 0\.6, not to one \(1 such row\(s\)\); .*order of the actions \['a', 'b', 'c'\]",
     ),
-    ("a mapping that does not sum", {"propensity": {"wait": 0.3, "treat": 0.3}}, ValueError, r"row 0 sum to 0\.6"),
+    ("a mapping that does not sum", {"propensity": {"wait": 0.3, "treat": 0.3}}, ValueError, r"must be > 0 .*sum to 1"),
     (
         "a number not 1/3 for three",
         {"action": THREE, "propensity": 0.5},
         ValueError,
-        r"propensity is 0\.5 for each of 3 actions.*sum to one.*mapping such as \{'a'",
+        r"each of 3 actions, so 1/3, in \(0, 1\); got 0\.5: give a mapping",
     ),
     # propensity: shapes and kinds
     ("one an action", {"propensity": [0.4, 0.6]}, ValueError, r"one number.*\b24 rows.*\(24, 2\).*got shape \(2,\)"),
@@ -305,9 +304,9 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         "a mapping with a wrong label",
         {"propensity": {"wait": 0.5, "cut": 0.5}},
         ValueError,
-        r"propensity names.*\['wait', 'cut'\].*actions are \['treat', 'wait'\]; name each once",
+        r"propensity names the action 'cut', and the actions are treat, wait",
     ),
-    ("a mapping without one", {"propensity": {"wait": 1.0}}, ValueError, r"propensity names.*\['wait'\].*name each"),
+    ("a mapping without one", {"propensity": {"wait": 1.0}}, ValueError, r"does not name the action 'treat'"),
     ("a string", {"propensity": "pscore"}, ValueError, r"propensity must be numbers.*'pscore'.*from_frame"),
     ("strings", {"propensity": ["x"] * ROWS}, ValueError, r"propensity must be numbers, got \['x'"),
     ("a regressor", {"propensity": Ridge()}, TypeError, r"propensity .*classifier with predict_proba, got Ridge"),
@@ -349,9 +348,9 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         ValueError,
         r"action .*'wait'.* is taken only in rows of sample_weight 0",
     ),
-    ("weights negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight .*>= 0.*-1"),
+    ("weights negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
     ("weights too few", {"sample_weight": WEIGHT[:-1]}, ValueError, r"sample_weight .*\b24 rows.*\(23,\)"),
-    ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight .*not all zero.*sum 0"),
+    ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight is zero in every row"),
     # X
     ("X NaN", {"X": put(X, ((2, 1), np.nan))}, ValueError, r"X .*1 NaN.* row 2\b"),
     ("X of one row", {"X": X[:1], "y": Y[:1], "action": ["wait"]}, ValueError, r"1 sample\(s\)"),
@@ -367,7 +366,7 @@ def test_of_refuses(given: dict[str, Any], error: Any, message: str) -> None:
 
 def test_a_continuous_action_is_refused() -> None:
     x = np.zeros((300, 1))
-    with pytest.raises(ValueError, match=r"action has 300 different values in 300 rows: .*a choice among few"):
+    with pytest.raises(ValueError, match=r"300 different values in 300 rows, .*a choice among few"):
         LoggedFeedback.of(x, np.zeros(300), np.linspace(0.0, 1.0, 300))
     assert len(LoggedFeedback.of(x, np.zeros(300), np.arange(300) % 90).actions) == 90  # many, but each taken again
 
@@ -526,7 +525,7 @@ FROM_FRAME: list[tuple[str, dict[str, Any], Any, str]] = [
     ("one of the propensities unknown", {"propensity": ["p_a", "p_b", "p_cc"]}, ValueError, r"'p_cc'; did you mean"),
     ("weight unknown", {"sample_weight": "weigth"}, ValueError, r"no column 'weigth'; did you mean 'weight'\?"),
     ("groups unknown", {"groups": "cty"}, ValueError, r"no column 'cty'; did you mean 'city'\?"),
-    ("nothing near", {"outcome": "zzz"}, ValueError, r"no column 'zzz'; the columns are \['age', 'dose'"),
+    ("nothing near", {"outcome": "zzz"}, ValueError, r"no column 'zzz'; its columns are 'age', 'dose'"),
     ("outcome is the action", {"outcome": "arm"}, ValueError, r"column 'arm' has two roles; a column has one"),
     ("a feature and control", {"features": ["age", "dose"], "controls": ["dose"]}, ValueError, r"'dose' has two roles"),
     ("a feature twice", {"features": ["age", "age"]}, ValueError, r"column 'age' has two roles"),
@@ -669,14 +668,14 @@ OBP: list[tuple[str, dict[str, Any], Any, str]] = [
     ("no positions", {"feedback": obp_dict(), "position": 1}, ValueError, r"no positions, got position=1; leave it"),
     ("no reward", {"feedback": obp_dict(reward=None)}, ValueError, r"has no reward; it has \[.*'context'"),
     ("empty", {"feedback": {"pscore": Y}}, ValueError, r"has no context, action, reward; it has \['pscore'\]"),
-    ("more actions than seen", {"feedback": obp_dict(n_actions=5)}, ValueError, r"action 3 is never taken.*nor 1 more"),
-    ("an action beyond", {"feedback": obp_dict(n_actions=2)}, ValueError, r"\[2\].*not among the actions \[0, 1\]"),
+    ("more actions than seen", {"feedback": obp_dict(n_actions=5)}, ValueError, r"no row took the action 3 \(nor 1"),
+    ("an action beyond", {"feedback": obp_dict(n_actions=2)}, ValueError, r"names the action '2', and .* 0, 1"),
     ("reward NaN", {"feedback": obp_dict(reward=put(Y, (3, np.nan)))}, ValueError, r"y contains 1 NaN.* row 3\b"),
     (
         "pi_b zero",
         {"feedback": obp_dict(pi_b=np.tile([[[0.5], [0.5], [0.0]]], (ROWS, 1, 1)))},
         ValueError,
-        r"propensity of action 2 is 0 in row 0 \(24 such",
+        r"propensity is 0 in row 0 \(24 such .*action 2",
     ),
 ]  # fmt: skip
 

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, deterministic, fit_stack, welfare
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, fit_stack, welfare
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.fitting.members import Member, across_folds, fold_rows
+from gbpl.value.welfare import deterministic
 
 RNG = np.random.default_rng(0)
 ROWS = 12
@@ -274,9 +275,7 @@ def test_a_stack_of_several_methods_is_the_stacks_of_each() -> None:
     options: Any = {"config": FitConfig(max_epochs=8, learning_rate=0.03), "device": "cpu", "progress": False}
     count = len(both.losses)
     targets = [both.target(table, code) for code in range(count)]
-    members = [
-        replace(m, table=code, zeta=0.5 + code, label=m.relabel(code=code)) for code in range(count) for m in base
-    ]
+    members = [replace(m, table=code, zeta=0.5 + code) for code in range(count) for m in base]
     mixed = fit_stack(x, tuple(map(np.concatenate, zip(*targets, strict=True))), members, both, MLP((8,)), **options)
 
     class Wide:
@@ -292,7 +291,7 @@ def test_a_stack_of_several_methods_is_the_stacks_of_each() -> None:
     for code, loss in enumerate(both.losses):
         own = [replace(m, zeta=0.5 + code) for m in base]
         alone = fit_stack(x, loss.target(table), own, Wide(loss), MLP((8,)), **options)
-        chosen = mixed.find(code=code)
+        chosen = mixed.find(table=code)
         for together, single in zip(jax.tree.leaves(mixed.select(chosen)), jax.tree.leaves(alone.params), strict=True):
             assert_allclose(together, single, rtol=2e-4, atol=2e-5)
         assert_array_equal(mixed.best_epoch[chosen], alone.best_epoch)

@@ -11,21 +11,10 @@ import pytest
 import scipy.optimize
 
 import gbpl.fitting.stack
-from gbpl import (
-    MLP,
-    Binary,
-    FitConfig,
-    FullVector,
-    Linear,
-    Member,
-    NonFiniteLossError,
-    across_folds,
-    fit_stack,
-    fold_rows,
-    over_zeta,
-)
+from gbpl import MLP, Binary, FitConfig, FullVector, Linear, Member, NonFiniteLossError, fit_stack
 from gbpl.datasets import BinaryDesign
-from gbpl.fitting.config import Batches
+from gbpl.fitting.batches import Batches
+from gbpl.fitting.members import across_folds, fold_rows, over_zeta
 from gbpl.fitting.stack import StackProblem, fit_stacks
 from gbpl.runtime.devices import resolve_devices
 
@@ -95,13 +84,12 @@ def test_neighbours_of_other_shapes(table, members, stack):
 
 
 def test_smaller_block_for_the_tail(table, members, stack, monkeypatch):
-    monkeypatch.setattr(gbpl.fitting.stack._Group, "_tail", lambda group, seated: tail(group, seated))
+    def tail(training, bank):
+        active = [place for place, number in enumerate(bank.seats) if number is not None]
+        size = max(training.block.rounded(len(active)), len(training.block.devices))
+        return (active + [place for place, number in enumerate(bank.seats) if number is None])[:size]
 
-    def tail(group, seated):
-        active = [place for place, number in enumerate(seated) if number >= 0]
-        size = max(group._round(len(active)), len(group.devices))
-        return (active + [place for place, number in enumerate(seated) if number < 0])[:size]
-
+    monkeypatch.setattr(gbpl.fitting.stack.Training, "_tail", tail)
     shrinking = fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
     assert_same(shrinking.params, stack.params)
 
@@ -271,7 +259,10 @@ def test_batch_size_adapts(n, most):
 
 def test_non_finite_loss_names_the_members(table, members):
     wild = dataclasses.replace(CONFIG, learning_rate=1e38)
-    with pytest.raises(NonFiniteLossError, match=r"2 member\(s\): .*'zeta': 10.0.*learning_rate \(now 1e\+38\)"):
+    with pytest.raises(
+        NonFiniteLossError,
+        match=r"2 member\(s\): member \(fold 0, zeta 10.0, seed \d+\), member \(fold 1, .*learning_rate \(now 1e\+38\)",
+    ):
         fit_stack(*table, members[:2], Binary(), MODEL, config=wild)
 
 
@@ -279,7 +270,7 @@ def test_interrupt_leaves_nothing(table, members, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gbpl.fitting.stack._Group, "_record", interrupt)
+    monkeypatch.setattr(gbpl.fitting.stack.Training, "_record", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
 

@@ -13,9 +13,10 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 import gbpl.nuisance.averaged
-import gbpl.nuisance.cross_fit
-from gbpl import EstimatedPropensityWarning, FitConfig, LoggedFeedback, fold_rows
-from gbpl.feedback.full import Standardizer
+import gbpl.nuisance.plan
+from gbpl import EstimatedPropensityWarning, FitConfig, LoggedFeedback
+from gbpl.feedback.standardize import Standardizer
+from gbpl.fitting.members import fold_rows
 from gbpl.models.splines import spline_curves
 from gbpl.nuisance.averaged import (
     RIDGES,
@@ -26,7 +27,7 @@ from gbpl.nuisance.averaged import (
     mixture_weights,
 )  # fmt: skip
 from gbpl.nuisance.cross_fit import CrossFit
-from gbpl.path.out_of_fold import LEAST_DOUBT, ZetaPath, _both_accounts, average_weights, dropped_small
+from gbpl.path.out_of_fold import LEAST_DOUBT, ZetaPath, average_weights, dropped_small, pooled_contrasts
 
 ROWS, FOLDS = 160, 3
 
@@ -272,7 +273,7 @@ def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: p
             single[name] = found[0]
             return found
 
-        monkeypatch.setattr(gbpl.nuisance.cross_fit, name, kept)
+        monkeypatch.setattr(gbpl.nuisance.plan, name, kept)
     log, rows = log_of(400), np.arange(400)
     settings: Any = {"committee": 2, "fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu"}
     outer = dealt(log, 3)
@@ -345,7 +346,7 @@ def accounts_by_hand(dv: float, dm: float, variance: float) -> tuple[float, floa
 def test_two_entries_in_closed_form(dv: float, dm: float) -> None:
     covariance = np.array([[0.09, 0.04], [0.04, 0.06]])
     variance = 0.09 + 0.06 - 2 * 0.04
-    mean, spread = _both_accounts(np.array([5.0 + dv, 5.0]), covariance, np.array([7.0 + dm, 7.0]))
+    mean, spread = pooled_contrasts(np.array([5.0 + dv, 5.0]), covariance, np.array([7.0 + dm, 7.0]))
     expected, its_variance = accounts_by_hand(dv, dm, variance)
     contrast = np.array([1.0, -1.0])
     assert contrast @ mean == pytest.approx(expected)
@@ -361,7 +362,7 @@ def path_of(welfare: np.ndarray, covariance: np.ndarray, modelled: np.ndarray | 
     )  # fmt: skip
 
 
-def test_weights_follow_both_accounts() -> None:
+def test_weights_followpooled_contrasts() -> None:
     """The probability that an entry is the best is that of a normal difference above zero."""
     covariance = np.array([[0.09, 0.04], [0.04, 0.06]])
     welfare, modelled = np.array([0.2, 0.0]), np.array([0.3, 0.0])
@@ -382,7 +383,7 @@ def test_a_modelled_account_drops_what_hardly_counts(known: bool, noise: float) 
     """The third of three is the best in about one of a hundred draws, by one account or by both."""
     welfare, covariance = np.array([1.0, 1.0, 0.0]), noise * np.eye(3)
     modelled = welfare + 3.0
-    accounts = _both_accounts(welfare, covariance, modelled) if known else (welfare, covariance)
+    accounts = pooled_contrasts(welfare, covariance, modelled) if known else (welfare, covariance)
     draws = np.random.default_rng(1).multivariate_normal(*accounts, 20_000, method="eigh")
     assert 0.002 < np.mean(np.argmax(draws, axis=1) == 2) < 0.018
     weights = average_weights(path_of(welfare, covariance, modelled if known else None))
@@ -396,7 +397,7 @@ def test_accounts_that_agree_are_believed() -> None:
     rng = np.random.default_rng(6)
     half = rng.normal(size=(4, 8))
     covariance, modelled = half @ half.T / 8.0, np.array([0.0, 1.0, 2.0, 3.0])
-    mean, spread = _both_accounts(modelled + 5.0, covariance, modelled)
+    mean, spread = pooled_contrasts(modelled + 5.0, covariance, modelled)
     assert_allclose(mean - mean.mean(), modelled - modelled.mean())
     contrast = np.eye(4) - 0.25
     assert np.trace(spread) < 0.3 * np.trace(contrast @ covariance @ contrast)
@@ -407,13 +408,13 @@ def test_a_model_that_is_far_off_is_not_believed() -> None:
     half = rng.normal(size=(4, 8))
     covariance, welfare = half @ half.T / 8.0, rng.normal(size=4)
     contrast = np.eye(4) - 0.25
-    mean, spread = _both_accounts(welfare, covariance, np.array([1e3, -2e3, 3e3, 0.0]))
+    mean, spread = pooled_contrasts(welfare, covariance, np.array([1e3, -2e3, 3e3, 0.0]))
     assert_allclose(mean, contrast @ welfare, atol=1e-2)
     assert_allclose(spread, contrast @ covariance @ contrast, atol=1e-2)
 
 
 def test_without_noise_or_difference_the_welfare_is_all_there_is() -> None:
     welfare = np.array([1.0, 2.0])
-    mean, spread = _both_accounts(welfare, np.zeros((2, 2)), welfare)
+    mean, spread = pooled_contrasts(welfare, np.zeros((2, 2)), welfare)
     assert_array_equal(mean, welfare)
     assert_array_equal(spread, np.zeros((2, 2)))

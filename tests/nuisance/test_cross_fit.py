@@ -22,13 +22,16 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 
 import gbpl.fitting.stack
+import gbpl.nuisance.plan
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.fitting.members import fold_rows
 from gbpl.fitting.stack import FitConfig
 from gbpl.models.networks import MLP
-from gbpl.nuisance.cross_fit import CrossFit, EstimatedPropensityWarning, MaskedSquare, Nuisances, PerAction, WithAction
-from gbpl.nuisance.off_policy import value_from
+from gbpl.nuisance.cross_fit import CrossFit, EstimatedPropensityWarning
+from gbpl.nuisance.learners import MaskedSquare, PerAction, WithAction
+from gbpl.nuisance.nuisances import Nuisances
+from gbpl.nuisance.off_policy import log_evaluator
 
 ROWS = 200
 CONFIG = FitConfig(max_epochs=60, learning_rate=0.02)
@@ -172,7 +175,7 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
         return np.full((1, len(x), called[-1].objective.n_raw), 2.0 ** chosen[0])
 
     monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", fit_stack)
-    monkeypatch.setattr(gbpl.nuisance.cross_fit, "member_outputs", member_outputs)
+    monkeypatch.setattr(gbpl.nuisance.plan, "member_outputs", member_outputs)
     return called
 
 
@@ -732,7 +735,8 @@ def test_a_confounder_among_the_controls_is_controlled_for() -> None:
         outcome = 0.5 * action + 2.0 * hidden + x[:, 0] + rng.normal(size=n)  # everybody treated: 0.5
         for errors, controls in ((seen, hidden[:, None]), (unseen, None)):
             log = LoggedFeedback.of(x, outcome, action, propensity=LogisticRegression(), controls=controls)
-            value = value_from(CrossFit(folds=2, outcome_model=LinearRegression(), seed=seed).run(log), everybody)
+            models = CrossFit(folds=2, outcome_model=LinearRegression(), seed=seed)
+            value = log_evaluator(log, models).value_of(everybody)
             errors.append((value.estimate - 0.5) / value.se)
     assert abs(np.mean(seen)) * np.sqrt(8) < 3.0
     assert np.max(np.abs(seen)) < 3.5

@@ -13,8 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 
 import gbpl.fitting.stack
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, StackFit, Surrogate, ZetaPath
-from gbpl.path.out_of_fold import AUTO_PATH, OutOfFold, average_weights, common_size, select_weights
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Surrogate
+from gbpl.fitting.stack import StackFit
+from gbpl.path.grid import AUTO_PATH
+from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
 
 ZETAS = np.array([2.0, 0.5, 0.01])
 ROWS = 40

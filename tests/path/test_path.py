@@ -1,4 +1,4 @@
-"""fit_path: which members decide a row out of fold, which rows weigh them, and which table each learned from.
+"""fit_paths: which members decide a row out of fold, which rows weigh them, and which table each learned from.
 
 The outcomes here are multiples of 1/64 with a common denominator, so that sums over rows are exact in any order: what
 must not change can be compared bit for bit. Tables are one or four, to compile few shapes.
@@ -16,9 +16,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import gbpl.fitting.stack
 import gbpl.path.path
-from gbpl import MLP, Binary, FitConfig, FullFeedback, FullVector, StackFit, ZetaPath, fold_rows
-from gbpl.path.out_of_fold import AUTO_PATH
-from gbpl.path.path import PathFit, PathSettings, Table, fit_path
+from gbpl import MLP, Binary, FitConfig, FullFeedback, FullVector
+from gbpl.fitting.members import fold_rows
+from gbpl.fitting.stack import StackFit
+from gbpl.path.grid import AUTO_PATH
+from gbpl.path.out_of_fold import ZetaPath
+from gbpl.path.path import PathFit, fit_paths
+from gbpl.path.plan import PathProblem, PathSettings, Table
 
 ROWS, FOLDS = 90, 3
 SHORT = (3.0, 0.3, 0.01)
@@ -42,6 +46,10 @@ def settings_of(count: int = 2, **changes: Any) -> PathSettings:
         "progress": False,
     }  # fmt: skip
     return PathSettings(**{**given, **changes})
+
+
+def fit_path(*problem: Any) -> PathFit:
+    return fit_paths([PathProblem(*problem)])[0]
 
 
 def noisy(outcomes: np.ndarray, seed: int) -> np.ndarray:
@@ -279,7 +287,7 @@ def test_targets_are_the_tables_one_below_the_other(count: int) -> None:
     problems = fitted.problems()
     assert len(problems) == len(fitted.members)
     for member, problem in zip(fitted.members, problems, strict=True):
-        fold = member.label["fold"]
+        fold = member.fold
         assert member.table == (0 if member.zeta in np.array(SHORT) / fitted.scale else 1 + fold)
         assert_array_equal(np.sort(np.concatenate([member.train, folds[fold]])), np.arange(ROWS))
         assert_allclose(problem.target, by_hand[member.table][member.train], atol=1e-5)

@@ -22,7 +22,7 @@ def test_text_is_written_all_or_not_at_all(tmp_path: Path) -> None:
         write_text(tmp_path, "x")
     with pytest.raises(ValueError, match=r"there is no folder .*; make it first"):
         write_text(tmp_path / "nowhere" / "x.json", "x")
-    with pytest.raises(ValueError, match="/dev/null is no file that can be replaced"):
+    with pytest.raises(ValueError, match="/dev/null is not a file that can be replaced"):
         write_text(Path("/dev/null"), "x")
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
     assert os.listdir(tmp_path) == ["report.html"]

@@ -17,7 +17,7 @@ import gbpl
 from gbpl import MLP, FitConfig, GBPLNet, Linear, PerAction
 from gbpl.certificates.certificate import Certificate
 from gbpl.runtime.warn import collected
-from gbpl.study.numbers import LEVELS, Worth
+from gbpl.study.numbers import LEVELS, StudyNumbers
 from gbpl.study.study import _prices
 from gbpl.study.summary import PROBABILITIES
 from gbpl.tables.encoder import Encoder
@@ -215,10 +215,10 @@ def test_a_saved_study_is_the_same(study, tmp_path):
 def test_the_curve_runs_from_the_default_action_to_the_policy(study, table):
     scores = study.fitted.pseudo_outcomes_
     mine, usual = np.sum(table * scores, axis=1), scores[:, 0]
-    worth = Worth(study.fitted, np.argmax(table, axis=1), 0, logged=True)
+    numbers = StudyNumbers(study.fitted, np.argmax(table, axis=1), 0)
     split = np.linspace(0.01, 1.0, N)
     given = np.arange(N) % 2
-    found = worth.disagreement(split, given, 0.5)
+    found = numbers.disagreement(split, given, 0.5)
     first, last = found["curve"][0], found["curve"][-1]
     assert [first["level"], last["level"]] == [0.0, 1.0]
     assert first["share"] == 1.0

@@ -18,10 +18,11 @@ from sklearn.linear_model import LinearRegression
 
 import gbpl.study.study
 from gbpl import FitConfig, GBPLNet, Linear, cli
+from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
-from gbpl.frozen.committee import Networks
+from gbpl.frozen.committee import Part
 from gbpl.frozen.file import SavedPolicy
-from gbpl.frozen.policy import Rule
+from gbpl.models.numpy_form import Networks
 from gbpl.study.study import learn
 from gbpl.tables.encoder import Encoder
 
@@ -134,15 +135,19 @@ def tiny_policy(
         "roles": {"outcome": "earnings", "action": "arm", "propensity": 0.5},
         "actions": [{"label": str(label), "cost": 0.0} for label in actions],
     }
+    part = Part(
+        Networks((normal(2, width + 1, 4),), normal(2, 5, raw)),
+        np.array([0.5, 0.5]),
+        normal(draws, 5, raw) if draws else None,
+        rng.integers(0, 2, draws).astype(np.int32) if draws else None,
+    )
     return SavedPolicy(
-        Networks((normal(2, width + 1, 4),), normal(2, 5, raw), "tanh", "tanh" if raw == 1 else "softmax"),
-        weights=np.array([0.5, 0.5]),
+        [part],
+        squashing="tanh" if raw == 1 else "softmax",
         mean=x.mean(axis=0),
         scale=np.maximum(x.std(axis=0), 1e-9),
         actions=np.array(actions),
         feature_names=None if encoded else encoder.names,
-        draws=normal(draws, 5, raw) if draws else None,
-        draw_member=rng.integers(0, 2, draws).astype(np.int32) if draws else None,
         gain=GainSlope(3.0, 0.5),
         rule=Rule(0, 0.8, prices),
         encoder=encoder if encoded else None,

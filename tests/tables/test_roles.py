@@ -15,7 +15,7 @@ from support.cli import changed
 
 import gbpl
 from gbpl import MLP, GBPLNet
-from gbpl.feedback.table import read_roles
+from gbpl.feedback.read import read_table
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import TableError
 from gbpl.tables.labels import by_label, check_labels, read_labels, same_label
@@ -109,7 +109,7 @@ REFUSED = {
     # weights and groups
     "negative weight": ({"w": put(np.ones(N), 4, -2, float)}, {"weight": "w"}, "weight 'w' is -2 in row 4"),
     "infinite weight": ({"w": put(np.ones(N), 4, np.inf, float)}, {"weight": "w"}, "weight 'w' is infinite in row 4"),
-    "no weight": ({"w": np.zeros(N)}, {"weight": "w"}, "weight 'w' is 0 in every row"),
+    "no weight": ({"w": np.zeros(N)}, {"weight": "w"}, "weight 'w' is zero in every row"),
     "text weight": ({"w": np.full(N, "one")}, {"weight": "w"}, "weight 'w' must be numbers"),
     "one group": ({"home": np.zeros(N)}, {"group": "home"}, "all rows are in one group of 'home'"),
     "few groups": ({"home": np.arange(N) % 3}, {"group": "home"}, "'home' has 3 groups, and 5 are needed"),
@@ -171,8 +171,8 @@ def test_a_fine_table_is_fitted_with_the_seed(monkeypatch):
     class Reached(Exception):
         pass
 
-    def fit(self, **given):
-        seen.update(given, policy=self)
+    def fit(self, feedback):
+        seen.update(feedback=feedback, policy=self)
         raise Reached
 
     monkeypatch.setattr(GBPLNet, "fit", fit)
@@ -180,25 +180,31 @@ def test_a_fine_table_is_fitted_with_the_seed(monkeypatch):
         gbpl.learn(table(), **BASE, seed=7, propensity={"CALL": 0.25, "mail": 0.25, "control": 0.5}, cost={"mail": 2})
     assert seen["policy"].random_state == 7
     assert seen["policy"].actions == ["call", "control", "mail"]
-    assert seen["propensity"] == {"call": 0.25, "mail": 0.25, "control": 0.5}
-    assert seen["cost"] == {"mail": 2.0}
-    assert seen["action"].tolist() == table()["arm"].tolist()
-    assert_array_equal(seen["X"][:, 0], table()["age"])
+    log = seen["feedback"]
+    assert_array_equal(log.propensity, np.tile([0.25, 0.5, 0.25], (N, 1)))
+    assert_array_equal(log.cost, np.tile([0.0, 0.0, 2.0], (N, 1)))
+    assert taken(log) == table()["arm"].tolist()
+    assert_array_equal(log.x[:, 0], table()["age"])
     mine = GBPLNet(random_state=3, actions=["never"])
     with pytest.raises(Reached):
         gbpl.learn(table(), **BASE, estimator=mine)
     assert seen["policy"].random_state == 3
     assert mine.actions == ["never"], "a copy is fitted"
-    assert "cost" not in seen or seen["cost"] is None
+    assert seen["feedback"].cost is None
 
 
 # -- reading --------------------------------------------------------------------------------------------------------
 
 
+def taken(log):
+    """The label of each row."""
+    return log.actions[log.action].tolist()
+
+
 def read(frame, **roles):
     named = Roles(**({"outcome": "earnings", "action": "arm"} | roles))
     encoder, _ = Encoder.fit(frame, named.features or ["age"], exclude=named.used())
-    return read_roles(frame, named, encoder)
+    return read_table(frame, named, encoder)
 
 
 def test_rows_that_lack_something_are_left_out_and_told():
@@ -217,14 +223,14 @@ def test_rows_that_lack_something_are_left_out_and_told():
         "1 row without a weight (w) left out", "2 rows of weight 0 (w) left out",
         "1 row without a propensity (p) left out", "1 row without a group (home) left out",
     ]  # fmt: skip
-    assert_array_equal(data.y, np.arange(8, N))
-    assert_array_equal(data.x, data.table[8:])
-    assert len(data.table) == N, "every row can be decided"
-    assert data.action.tolist() == ARMS[8:].tolist()
-    assert_array_equal(data.weight, 1.0)
-    assert_array_equal(data.propensity, 0.3)
-    assert_array_equal(np.unique(data.group, return_inverse=True)[1], np.arange(8, N) // 2 - 4)
-    assert {name for name in data.arguments()} == {"X", "y", "action", "propensity", "sample_weight", "groups"}
+    log = data.feedback
+    assert_array_equal(log.outcome, np.arange(8, N))
+    assert_array_equal(log.x, data.features[8:])
+    assert len(data.features) == N, "every row can be decided"
+    assert taken(log) == ARMS[8:].tolist()
+    assert_array_equal(log.weights, 1.0)
+    assert_array_equal(log.propensity, 0.3)
+    assert_array_equal(log.groups, np.arange(8, N) // 2 - 4)
 
 
 def test_a_missing_action_is_told_after_that_of_the_weight_that_is_nan():
@@ -255,11 +261,11 @@ def test_labels_are_text_whole_numbers_or_booleans(name, kind):
     values, expected = LABELS[name]
     columns = {"age": np.arange(60.0) % 7, "earnings": np.arange(60.0), "arm": values}
     data = read(columns if kind == "dict" else pd.DataFrame(columns))
-    assert data.actions == expected
-    assert [type(label) for label in data.actions] == [type(label) for label in expected]
+    assert data.labels == expected
+    assert [type(label) for label in data.labels] == [type(label) for label in expected]
     present = [value for value in list(values) if value is not None and value == value]
     text = [str(int(v)) if isinstance(v, float | Decimal) and not isinstance(v, bool) else str(v) for v in present]
-    assert [str(label) for label in data.action] == text
+    assert [str(label) for label in taken(data.feedback)] == text
 
 
 @pytest.mark.parametrize(
@@ -278,34 +284,35 @@ def test_frames_of_every_library_are_read_the_same(kind):
         at = frame.column_names.index("arm")
         frame = frame.set_column(at, "arm", frame["arm"].dictionary_encode()) if kind == "dictionary" else frame
     data = read(frame, group="home")
-    assert data.actions == expected.actions
-    for name in ("x", "y", "kept", "taken", "group"):
-        assert_array_equal(getattr(data, name), getattr(expected, name))
+    assert data.labels == expected.labels
+    assert_array_equal(data.kept, expected.kept)
+    for name in ("x", "outcome", "action", "groups"):
+        assert_array_equal(getattr(data.feedback, name), getattr(expected.feedback, name))
 
 
 def test_outcomes_of_true_and_false_are_one_and_zero():
     for values in ([True, False] * 30, [True, None, False] * 20, np.array([True, False] * 30), [True, 2.5, None] * 20):
         data = read(table(earnings=values))
-        assert_array_equal(data.y, [float(value) for value in list(values) if value is not None])
+        assert_array_equal(data.feedback.outcome, [float(value) for value in list(values) if value is not None])
 
 
 def test_a_label_that_goes_with_its_rows_is_no_action():
     data = read(table(earnings=np.where(ARMS == "mail", np.nan, 1.0)))
-    assert data.actions == ["call", "control"]
-    assert data.action.tolist() == [label for label in ARMS if label != "mail"]
+    assert data.labels == ["call", "control"]
+    assert taken(data.feedback) == [label for label in ARMS if label != "mail"]
 
 
 def test_full_feedback_has_its_columns_as_actions():
     data = read(table(), outcome=None, action=None, outcomes=("other", "earnings"))
-    assert data.actions == ["other", "earnings"]
-    assert_array_equal(data.y, np.column_stack([table()["other"], table()["earnings"]]))
-    assert data.taken is data.action is data.propensity is None
+    assert data.labels == ["other", "earnings"]
+    assert_array_equal(data.feedback.outcomes, np.column_stack([table()["other"], table()["earnings"]]))
+    assert not data.logged
 
 
 def test_controls_are_encoded_and_do_not_decide():
     data = read(table(kind=np.array(["u", "v", "z"])[np.arange(N) % 3]), controls="kind", features=["age"])
-    assert data.x.shape == (N, 1)
-    assert_array_equal(data.controls, np.eye(3)[np.arange(N) % 3])
+    assert data.feedback.x.shape == (N, 1)
+    assert_array_equal(data.feedback.controls, np.eye(3)[np.arange(N) % 3])
 
 
 def test_one_name_stands_for_a_list_of_one():
@@ -359,27 +366,27 @@ def test_up_to_a_hundred_labels_are_a_choice():
 
 def of_policy(frame, actions, **roles):
     named = Roles(**({"outcome": "earnings", "action": "arm"} | roles))
-    return read_roles(frame, named, Encoder.fit(frame, ["age"])[0], actions=actions)
+    return read_table(frame, named, Encoder.fit(frame, ["age"])[0], actions=actions)
 
 
 def test_rows_to_judge_a_policy_by_have_its_actions_in_its_order():
     data = of_policy(table(), ["mail", "control", "CALL"], propensity={"call": 0.5, "mail": 0.25, "control": 0.25})
-    assert data.actions == ["mail", "control", "CALL"]
-    assert data.action.tolist() == ["CALL" if label == "call" else label for label in ARMS]
-    assert data.propensity == {"CALL": 0.5, "mail": 0.25, "control": 0.25}
-    assert of_policy(table(arm=np.array(["0", "1"] * 30)), [0, 1]).action.tolist() == [0, 1] * 30
+    assert data.labels == ["mail", "control", "CALL"]
+    assert taken(data.feedback) == ["CALL" if label == "call" else label for label in ARMS]
+    assert_array_equal(data.feedback.propensity[0], [0.25, 0.25, 0.5])
+    assert taken(of_policy(table(arm=np.array(["0", "1"] * 30)), [0, 1]).feedback) == [0, 1] * 30
     with pytest.raises(TableError, match="column 'arm' names the action 'call', and the actions are control, mail"):
         of_policy(table(), ["control", "mail"])
-    with pytest.raises(TableError, match="no row took the action 'visit' of the policy"):
+    with pytest.raises(TableError, match="no row took the action 'visit', so 'arm' says nothing about it"):
         of_policy(table(), ["call", "control", "mail", "visit"])
 
 
 def test_outcome_columns_go_by_the_names_of_the_actions():
     full = {"outcome": None, "action": None}
     data = of_policy(table(), ["earnings", "other"], **full, outcomes=["other", "earnings"])
-    assert_array_equal(data.y, np.column_stack([table()["earnings"], table()["other"]]))
+    assert_array_equal(data.feedback.outcomes, np.column_stack([table()["earnings"], table()["other"]]))
     data = of_policy(table(), [0, 1], **full, outcomes=["other", "earnings"])
-    assert data.actions == [0, 1]
-    assert_array_equal(data.y[:, 0], table()["other"])
+    assert data.labels == [0, 1]
+    assert_array_equal(data.feedback.outcomes[:, 0], table()["other"])
     with pytest.raises(TableError, match="outcomes names 2 columns, and the policy has the actions"):
         of_policy(table(), [0, 1, 2], **full, outcomes=["other", "earnings"])

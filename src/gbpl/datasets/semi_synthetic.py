@@ -57,7 +57,7 @@ class SemiSyntheticDesign:
 
     def __post_init__(self) -> None:
         # Not at the top: these bring JAX and scikit-learn, which no other design or data set needs.
-        from gbpl.feedback.full import check_column, check_features
+        from gbpl.feedback.checks import check_column, check_features
 
         check_whole("n_actions", self.n_actions, 2, "the paper has 2")
         check_index_seed(self.index_seed)

@@ -1,4 +1,4 @@
-"""What every learned policy has: labels for rows, what it is worth on other rows, and checks of shared settings."""
+"""What every learned policy has: labels for rows, its value on other rows, and checks of shared settings."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gbpl.feedback.full import FullFeedback, Standardizer, align_outcomes, check_features
+from gbpl.feedback.checks import check_features
+from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.read import read_feedback
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.members import fold_rows
 from gbpl.fitting.stack import FitConfig
 from gbpl.nuisance.cross_fit import CrossFit
-from gbpl.nuisance.off_policy import compare, policy_value
+from gbpl.nuisance.off_policy import log_evaluator
 from gbpl.runtime.devices import resolve_devices
 from gbpl.runtime.warn import warn
-from gbpl.value.estimate import Value, check_estimator_name, mean_value
+from gbpl.value.estimate import Value, check_estimator_name
+from gbpl.value.evaluate import Evaluator
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
+
+    Feedback = FullFeedback | LoggedFeedback
 
 __all__ = ["Policy", "check_positive"]
 
@@ -44,7 +49,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     """A scikit-learn estimator that decides who gets which action.
 
     A subclass has the settings named below, sets `actions_` and `standardizer_` when it is fitted, and gives
-    `predict_proba`, `_cross_fit` and `_learned_from`.
+    `predict_proba`, `cross_fit_settings` and `_learned_from`.
     """
 
     prior_sd: float
@@ -61,7 +66,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         """A probability for each action, columns in the order of `actions_`."""
 
     @abstractmethod
-    def _cross_fit(self, seed: int) -> CrossFit:
+    def cross_fit_settings(self, seed: int) -> CrossFit:
         """How models of a log are estimated."""
 
     @abstractmethod
@@ -84,32 +89,21 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         if self.fit_config is not None and not isinstance(self.fit_config, FitConfig):
             raise TypeError(f"fit_config must be a gbpl.FitConfig or None, got {self.fit_config!r}")
         resolve_devices(self.device)  # type: ignore[arg-type]
-        self._cross_fit(0)  # its settings (committee, folds, clip, outcome model) are refused there
+        self.cross_fit_settings(0)  # which refuses a wrong committee, folds, clip, outcome model
 
-    def _logged(
-        self, X: Any, y: Any, action: Any, propensity: Any, controls: Any, cost: Any, sample_weight: Any, groups: Any,
-        actions: Sequence[Any] | None,
-    ) -> LoggedFeedback | None:  # fmt: skip
-        """The logged feedback, or None where the outcomes of every action are given."""
-        if isinstance(X, LoggedFeedback):
-            if any(part is not None for part in (y, action, propensity, controls, cost, sample_weight, groups)):
-                raise ValueError("a LoggedFeedback has its outcome, action, propensity and so on; give it alone")
-            if actions is not None and list(actions) != X.actions.tolist():
-                raise ValueError(
-                    f"actions is {list(actions)}, but those of the LoggedFeedback are {X.actions.tolist()}"
-                )
-            return X
-        if action is None:
-            for name, part in (("propensity", propensity), ("controls", controls)):
-                if part is not None:
-                    raise ValueError(f"{name} is given without action; give the action taken on each row too")
-            return None
-        return LoggedFeedback.of(
-            X, y, action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
-            groups=groups, actions=actions,
-        )  # fmt: skip
+    def read_training(self, **data: Any) -> Feedback:
+        """Settings and the data of a fit, checked, and the names of its features, before any work."""
+        self._check_settings()
+        feedback = read_feedback(**data, actions=self.actions)
+        validate_data(clone(self), feedback.source, skip_check_array=True)
+        return feedback
 
-    def _checked_folds(self, feedback: FullFeedback | LoggedFeedback, seed: int) -> list[Int[np.ndarray, " row"]]:
+    def _read_new(self, **data: Any) -> Feedback:
+        """Data of other rows, with the actions of the fit; named outcome columns go by the actions' names."""
+        labels = self.actions_.tolist()
+        return read_feedback(**data, actions=labels, align=self.actions is None, min_rows=1)
+
+    def stopping_folds(self, feedback: Feedback, seed: int) -> list[Int[np.ndarray, " row"]]:
         """Rows that stop each member: the folds of the committee, or one part of the rows."""
         n = len(feedback)
         if self.committee is None:
@@ -143,7 +137,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         chosen = deterministic(self.predict_proba(X))
         return self.actions_[chosen]
 
-    # -- worth --------------------------------------------------------------------------------------------
+    # -- value --------------------------------------------------------------------------------------------
 
     def value(
         self,
@@ -162,53 +156,38 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     ) -> Value:
         """What the policy is worth on rows it has not learned from, with standard error and interval.
 
-        The data are as in `fit`. With `action` the estimator is `"dr"`, `"ipw"`, `"snipw"` or `"dm"`, as said at
-        `off_policy_value`, with nuisances cross-fitted on these rows; otherwise the mean over the table. `rule` is
-        `"deterministic"` or `"randomized"`. With a `baseline` (a label for everybody, a label a row, probabilities,
-        another policy, or `"logging"`, the policy that wrote the log) it is the gain over that, with
+        The data are as in `fit`. With `action` the estimator is `"dr"`, `"ipw"`, `"snipw"` or `"dm"`, as explained at
+        `off_policy_value`, with nuisances cross-fitted on these rows; otherwise it is the mean over the table. `rule`
+        is `"deterministic"` or `"randomized"`. With a `baseline` (a label for everybody, one label per row,
+        probabilities, another policy, or `"logging"`, the policy that wrote the log) it is the gain over that, with
         the error of the difference.
         For the rows of the fit use `cross_fitted_value`, where there is one.
         """
-        data = (X, y, action, propensity, controls, cost, sample_weight, groups)
-        return self._value(data, estimator, rule, baseline)
+        check_is_fitted(self)
+        check_estimator_name(estimator)
+        feedback = self._read_new(
+            X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
+            groups=groups,
+        )  # fmt: skip
+        self._warn_if_trained_on(feedback.x)
+        return self.evaluator(feedback, estimator).value(self, rule=rule, baseline=baseline)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, action: Any = None, propensity: Any = None,
         controls: Any = None, cost: Any = None,
     ) -> float:  # fmt: skip
         """Welfare of the deterministic rule: the mean over a table of outcomes, or doubly robust with `action`."""
-        data = (X, y, action, propensity, controls, cost, sample_weight, None)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "these are the rows the policy learned from")
-            return self._value(data, "dr", "deterministic", None).estimate
+            return self.value(
+                X, y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight
+            ).estimate
 
-    def _value(self, data: tuple[Any, ...], estimator: str, rule: str, baseline: Any) -> Value:
-        check_is_fitted(self)
-        check_estimator_name(estimator)
-        labels = self.actions_.tolist()
-        X, y, action, propensity, controls, cost, sample_weight, groups = data
-        logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, labels)
-        if logged is not None:
-            self._warn_if_trained_on(logged.x)
-            return policy_value(
-                self, logged, estimator=estimator, rule=rule, baseline=baseline, nuisances=self._cross_fit(0),
-            )  # fmt: skip
-        table = y if self.actions is not None else align_outcomes(y, self.actions_)
-        full = FullFeedback.of(
-            X, table, actions=labels, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=1
-        )
-        self._warn_if_trained_on(full.x)
-        counted = X if len(full) == _num_samples(X) else _safe_indexing(X, np.flatnonzero(np.asarray(sample_weight)))
-        return compare(
-            self,
-            baseline,
-            lambda policy: mean_value(policy, full.outcomes, weights=full.weights, groups=full.groups),
-            actions=self.actions_,
-            n=len(full),
-            rule=rule,
-            source=counted,
-            logged=None,
-        )
+    def evaluator(self, feedback: Feedback, estimator: str) -> Evaluator:
+        """What policies are worth on rows that this one has not learned from."""
+        if isinstance(feedback, FullFeedback):
+            return Evaluator.of_outcomes(feedback)
+        return log_evaluator(feedback, self.cross_fit_settings(0), estimator)
 
     def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"]) -> None:
         known = self._learned_from()

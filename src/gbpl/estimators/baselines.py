@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from gbpl.estimators.base import Policy
-from gbpl.feedback.full import FullFeedback, Standardizer, unit_of
+from gbpl.feedback.full import FullFeedback, unit_of
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OutcomeSquare, RowLoss, WeightedLogit
 from gbpl.fitting.members import Member, across_folds
@@ -34,7 +34,8 @@ from gbpl.fitting.stack import FitConfig, Objective, fit_stack
 from gbpl.models.adapters import as_model
 from gbpl.models.base import ScoreModel
 from gbpl.models.networks import MLP
-from gbpl.nuisance.cross_fit import CrossFit, MaskedSquare
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.nuisance.learners import MaskedSquare
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
@@ -106,16 +107,13 @@ class _Baseline(Policy):
         groups: Any = None,
     ) -> Self:
         """Learn a policy; the data are as in `GBPLNet.fit`, with `action` those of a log."""
-        self._check_settings()
         model = as_model(MLP() if self.model is None else self.model)
-        logged = self._logged(X, y, action, propensity, controls, cost, sample_weight, groups, self.actions)
-        source = X if logged is None else logged.source
-        validate_data(clone(self), source, skip_check_array=True)  # names of the features, before any work
-        data: Feedback | None = logged
-        if data is None:
-            data = FullFeedback.of(X, y, actions=self.actions, cost=cost, sample_weight=sample_weight, groups=groups)
+        data = self.read_training(
+            X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
+            groups=groups,
+        )  # fmt: skip
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        folds = self._checked_folds(data, seed)
+        folds = self.stopping_folds(data, seed)
         task = self._task(data, folds, seed)
         rows = np.arange(len(data), dtype=np.int32)
         # In units of the scale, one over it, the eta that GBPLNet fits with, is 1.
@@ -126,7 +124,7 @@ class _Baseline(Policy):
             standardizer.apply(data.x), task.target, members, task.objective, model,
             config=self.fit_config, device=self.device, progress=self.progress,  # type: ignore[arg-type]
         )  # fmt: skip
-        validate_data(self, source, skip_check_array=True)  # n_features_in_, feature_names_in_
+        validate_data(self, data.source, skip_check_array=True)  # n_features_in_, feature_names_in_
         self.actions_, self.standardizer_, self.model_ = data.actions, standardizer, model
         self.loss_, self.outcome_scale_, self.cost_ = task.loss, task.scale, task.cost
         self.params_ = stack.params
@@ -156,7 +154,7 @@ class _Baseline(Policy):
     def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
         return getattr(self, "_x", None)
 
-    def _cross_fit(self, seed: int) -> CrossFit:
+    def cross_fit_settings(self, seed: int) -> CrossFit:
         device: Any = self.device
         return CrossFit(
             committee=self.committee,
@@ -191,7 +189,7 @@ class _Baseline(Policy):
                 f"{type(self).__name__} learns from logged feedback, got the outcomes of {data.outcomes.shape[1]} "
                 "actions and no action; give the action taken in each row, or use DirectWelfare"
             )
-        nuisances = self._cross_fit(seed).run(data, construction)
+        nuisances = self.cross_fit_settings(seed).run(data, construction)
         scores = nuisances.pseudo_outcomes(construction)
         return FullFeedback(data.x, scores, data.weights, data.actions, data.groups)
 
@@ -219,8 +217,8 @@ class _Weighted(_Baseline):
         self.nuisance_folds = nuisance_folds
         self.clip = clip
 
-    def _cross_fit(self, seed: int) -> CrossFit:
-        return replace(super()._cross_fit(seed), folds=self.nuisance_folds, clip=self.clip)
+    def cross_fit_settings(self, seed: int) -> CrossFit:
+        return replace(super().cross_fit_settings(seed), folds=self.nuisance_folds, clip=self.clip)
 
 
 class _Robust(_Weighted):
@@ -239,8 +237,8 @@ class _Robust(_Weighted):
         )  # fmt: skip
         self.outcome_model = outcome_model
 
-    def _cross_fit(self, seed: int) -> CrossFit:
-        return replace(super()._cross_fit(seed), outcome_model=self.outcome_model)
+    def cross_fit_settings(self, seed: int) -> CrossFit:
+        return replace(super().cross_fit_settings(seed), outcome_model=self.outcome_model)
 
 
 class DiffReg(_Baseline):

@@ -1,7 +1,4 @@
-"""Logged feedback, checked once: features, the action taken, its outcome, and how likely it was (section 7).
-
-Nothing behind this file checks user data again. A message says the value, the rule and the remedy.
-"""
+"""Logged feedback: features, the action taken, its outcome, and how likely the action was (section 7)."""
 
 from __future__ import annotations
 
@@ -12,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from gbpl.feedback.full import check_column, check_cost, check_features, check_groups, check_weights, label_array
+from gbpl.feedback.actions import check_actions, check_propensity
+from gbpl.feedback.checks import check_column, check_cost, check_features, check_groups, check_weights
+from gbpl.tables.frames import TableError, column, column_names
+from gbpl.tables.roles import Roles
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 __all__ = ["LoggedFeedback"]
-
-EXACT_SUM = 1e-12  # within which a table is kept as it is, without a copy
-SUM_TOLERANCE = 1e-3  # propensities from float32 or printed with four digits still sum to one within it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedFeedback:
     """Rows on which somebody chose: features, action, outcome of that action.
 
-    `action` holds column numbers and `actions` the user's labels. `propensity` has a column for each action, or one
-    number a row (that of the action taken), or is None where it is to be estimated by `classifier` (None: the
+    `action` holds column numbers and `actions` the user's labels. `propensity` has one column per action, or one
+    number per row (that of the action taken), or is None where it is to be estimated by `classifier` (None: the
     default). The policy sees `x`; models of outcomes and propensities see `x` and `controls`. `source` is the table
     of features as it was given.
     """
@@ -62,48 +59,59 @@ class LoggedFeedback:
         """Check a user's arrays or frames.
 
         `propensity`: a number (two actions: the probability of the second; more: the same for each), a mapping from
-        label to probability, one number a row, one column for each action, a scikit-learn classifier, or None.
-        `cost`: a mapping from label to cost, one number an action, or a table.
+        label to probability, one number per row, one column per action, a scikit-learn classifier, or None.
+        `cost`: a mapping from label to cost, one number per action, or a table.
         `actions`: the labels in the order wanted; those found in the data, sorted, if None.
         """
         x = check_features(X, min_rows=2)
         outcome = check_column(y, len(x), "y", "the outcome of the action taken")
-        labels, numbers = _check_logged_actions(action, len(x), actions)
-        known, classifier = _check_propensity(propensity, numbers, labels, len(x))
+        labels, numbers = check_actions(action, len(x), actions)
+        chances, classifier = None, None
+        if hasattr(propensity, "fit"):
+            classifier = _check_classifier(propensity)
+        elif propensity is not None:
+            chances = check_propensity(propensity, numbers, labels)
         extra = None
         if controls is not None:
             extra = check_features(controls, min_rows=2, name="controls")
             if len(extra) != len(x):
-                raise ValueError(f"X and controls have inconsistent numbers of samples: {len(x)} and {len(extra)}")
-        weights = check_weights(sample_weight, len(x))
+                raise TableError(f"X and controls have inconsistent numbers of samples: {len(x)} and {len(extra)}")
+        weights = None if sample_weight is None else check_weights(sample_weight, len(x))
         made = cls(
             x=x,
             outcome=outcome,
             action=numbers,
             actions=labels,
-            propensity=known,
+            propensity=chances,
             classifier=classifier,
             controls=extra,
-            cost=check_cost(cost, labels, len(x)),
             weights=weights,
-            groups=check_groups(groups, len(x)),
+            groups=None if groups is None else check_groups(groups, len(x)),
             source=X,
-        )
-        return made if weights is None or (weights > 0).all() else made._counted(weights > 0)
-
-    def _counted(self, kept: np.ndarray) -> LoggedFeedback:
-        """Without rows of weight zero."""
-        lost = np.setdiff1d(np.arange(len(self.actions)), self.action[kept])
+        ).less(cost)
+        if weights is None or (weights > 0.0).all():
+            return made
+        lost = np.setdiff1d(np.arange(len(labels)), numbers[weights > 0.0])
         if len(lost):
-            raise ValueError(
-                f"action {self.actions.tolist()[lost[0]]!r} is taken only in rows of sample_weight 0; leave it out of "
-                "the actions, or give such rows a weight"
+            raise TableError(
+                f"action {labels.tolist()[lost[0]]!r} is taken only in rows of sample_weight 0; leave it out of the "
+                "actions, or give such rows a weight"
             )
+        return made.take(weights > 0.0)
+
+    def less(self, cost: Any) -> LoggedFeedback:
+        """The same rows with what each action costs; `cost` as in `fit`, None for nothing."""
+        return self if cost is None else replace(self, cost=check_cost(cost, self.actions, len(self)))
+
+    def take(self, rows: Bool[np.ndarray, " row"] | Int[np.ndarray, " some"]) -> LoggedFeedback:
+        """Some of the rows, by mask or number."""
+        numbers = np.flatnonzero(rows) if rows.dtype == bool else rows
         names = ("x", "outcome", "action", "propensity", "controls", "cost", "weights")
         parts = {name: getattr(self, name) for name in names}
-        counted = {name: part[kept] for name, part in parts.items() if part is not None}
-        groups = None if self.groups is None else check_groups(self.groups[kept], int(kept.sum()))
-        return replace(self, **counted, groups=groups, source=_safe_indexing(self.source, np.flatnonzero(kept)))
+        some = {name: part[rows] for name, part in parts.items() if part is not None}
+        groups = None if self.groups is None else check_groups(self.groups[rows], len(numbers))
+        source = None if self.source is None else _safe_indexing(self.source, numbers)
+        return replace(self, **some, groups=groups, source=source)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -135,34 +143,37 @@ class LoggedFeedback:
     ) -> LoggedFeedback:
         """From a pandas or polars frame by column names.
 
-        `features` are all columns with no other role if None. `propensity` is a column, a list of columns (one for
-        each action, in the order of the actions), or anything `of` takes.
+        `features` are all columns with no other role if None. `propensity` is a column, a list of columns (one per
+        action, in the order of the actions), or anything `of` takes.
         """
-        table = _Frame(frame)
-        features, controls = ([part] if isinstance(part, str) else part for part in (features, controls))
+        if not hasattr(frame, "columns"):
+            raise TypeError(
+                f"expected a pandas or polars frame, got {type(frame).__name__}; arrays go to LoggedFeedback.of"
+            )
         listed = isinstance(propensity, list | tuple) and propensity and all(isinstance(p, str) for p in propensity)
-        roles = [outcome, action, *(controls or []), *[name for name in (sample_weight, groups) if name is not None]]
-        if isinstance(propensity, str):
-            roles.append(propensity)
-        elif listed:
-            roles += propensity
-        table.check(roles + list(features or []))
-        chosen = [name for name in table.columns if name not in roles] if features is None else list(features)
+        roles = Roles(
+            outcome=outcome, action=action, features=features, controls=controls or (), weight=sample_weight,
+            group=groups, propensity=propensity if isinstance(propensity, str) else None,
+        )  # fmt: skip
+        names = column_names(frame)
+        used = [*roles.used(), *(propensity if listed else ())]
+        roles.check(names, "the frame", also=propensity if listed else ())
+        chosen = [name for name in names if name not in used] if roles.features is None else list(roles.features)
         if not chosen:
-            raise ValueError(f"no column is left for the features: {table.columns} all have a role; name the features")
+            raise TableError(f"no column is left for the features: {names} all have a role; name the features")
         if isinstance(propensity, str):
-            propensity = table.column(propensity)
+            propensity = column(frame, propensity)
         elif listed:
-            propensity = np.column_stack([table.column(name) for name in propensity])
+            propensity = np.column_stack([column(frame, name) for name in propensity])
         return cls.of(
             frame[chosen],
-            table.column(outcome),
-            table.column(action),
+            column(frame, outcome),
+            column(frame, action),
             propensity=propensity,
-            controls=frame[list(controls)] if controls else None,
+            controls=frame[list(roles.controls)] if roles.controls else None,
             cost=cost,
-            sample_weight=None if sample_weight is None else table.column(sample_weight),
-            groups=None if groups is None else table.column(groups),
+            sample_weight=None if sample_weight is None else column(frame, sample_weight),
+            groups=None if groups is None else column(frame, groups),
             actions=actions,
         )
 
@@ -178,24 +189,24 @@ class LoggedFeedback:
         """
         missing = [name for name in ("context", "action", "reward") if feedback.get(name) is None]
         if missing:
-            raise ValueError(f"the feedback dict has no {', '.join(missing)}; it has {sorted(feedback)}")
+            raise TableError(f"the feedback dict has no {', '.join(missing)}; it has {sorted(feedback)}")
         action = np.asarray(feedback["action"])
         rows = np.ones(len(action), bool)
         place = 0
         if feedback.get("position") is not None:
             positions = np.asarray(feedback["position"])
-            found = np.unique(positions)
-            if position is None and len(found) > 1:
-                raise ValueError(
-                    f"the log has positions {found.tolist()}, where actions differ in their chances; name one, such as "
-                    f"position={found[0]}"
+            seen = np.unique(positions)
+            if position is None and len(seen) > 1:
+                raise TableError(
+                    f"the log has positions {seen.tolist()}, where actions differ in their chances; name one, such as "
+                    f"position={seen[0]}"
                 )
-            place = int(found[0] if position is None else position)
+            place = int(seen[0] if position is None else position)
             rows = positions == place
             if not rows.any():
-                raise ValueError(f"no row has position {place}; the log has positions {found.tolist()}")
+                raise TableError(f"no row has position {place}; the log has positions {seen.tolist()}")
         elif position not in (None, 0):
-            raise ValueError(f"the log has no positions, got position={position}; leave it out")
+            raise TableError(f"the log has no positions, got position={position}; leave it out")
         propensity = None
         if feedback.get("pi_b") is not None and actions is None:
             chances = np.asarray(feedback["pi_b"], np.float64)
@@ -216,7 +227,7 @@ class LoggedFeedback:
         rows = np.arange(len(self))
         chances = self.propensity
         if chances is None:
-            raise ValueError(
+            raise TableError(
                 "Open Bandit Pipeline needs propensities, and these rows have none; give them, or estimate them"
             )
         known = chances.ndim == 2
@@ -234,157 +245,7 @@ class LoggedFeedback:
         }
 
 
-class _Frame:
-    """The few things needed of a pandas or polars frame."""
-
-    def __init__(self, frame: Any) -> None:
-        if not hasattr(frame, "columns"):
-            raise TypeError(
-                f"expected a pandas or polars frame, got {type(frame).__name__}; arrays go to LoggedFeedback.of"
-            )
-        self.frame, self.columns = frame, list(frame.columns)
-
-    def check(self, names: Sequence[str]) -> None:
-        import difflib
-
-        for name in names:
-            if name not in self.columns:
-                near = difflib.get_close_matches(str(name), [str(column) for column in self.columns], 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; the columns are {self.columns}"
-                raise ValueError(f"the frame has no column {name!r}{hint}")
-        twice = {name for name in names if list(names).count(name) > 1}
-        if twice:
-            raise ValueError(f"column {sorted(twice)[0]!r} has two roles; a column has one")
-
-    def column(self, name: str) -> np.ndarray:
-        return self.frame[name].to_numpy()
-
-
-def _is_missing(label: Any) -> bool:
-    """None, NaN, or the NA and NaT of pandas, which answer no comparison."""
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
-
-
-def _check_logged_actions(
-    action: Any, n: int, actions: Sequence[Any] | None
-) -> tuple[np.ndarray, Int[np.ndarray, " row"]]:
-    """Labels, and the column number of each row's action."""
-    taken = action.to_numpy() if hasattr(action, "to_numpy") else action
-    if isinstance(taken, list | tuple):  # numpy would turn ["a", 1] into strings
-        taken = np.fromiter(taken, object, len(taken))
-    taken = np.asarray(taken)
-    if taken.ndim == 2 and taken.shape[1] == 1:
-        taken = taken[:, 0]
-    if taken.shape != (n,):
-        raise ValueError(f"action must have one label for each of the {n} rows, got shape {taken.shape}")
-    listed = taken.tolist()
-    missing = [row for row, label in enumerate(listed) if _is_missing(label)]
-    if missing:
-        raise ValueError(
-            f"action is missing in {len(missing)} row(s), first in row {missing[0]}; drop those rows, or make 'none' "
-            "an action of its own"
-        )
-    found = list(dict.fromkeys(listed))
-    if actions is None:
-        if len(found) > max(100, n // 2):
-            raise ValueError(f"action has {len(found)} different values in {n} rows: it must be a choice among few")
-        try:
-            order = sorted(found)
-        except TypeError:  # labels of different types
-            order = sorted(found, key=lambda label: (type(label).__name__, str(label)))
-    else:
-        order = label_array(actions).tolist()
-        unknown = [label for label in found if label not in order]
-        if unknown:
-            raise ValueError(f"action has {unknown[:5]}, which are not among the actions {order}")
-        never = [label for label in order if label not in found]
-        if never:
-            raise ValueError(
-                f"action {never[0]!r} is never taken in these {n} rows"
-                + (f" (nor {len(never) - 1} more)" if len(never) > 1 else "")
-                + ": nothing can be learned of it; leave it out of the actions, or bring rows with it"
-            )
-    if len(order) < 2:
-        raise ValueError(f"every row took the action {order[0]!r}: with one action there is nothing to choose")
-    place = {label: number for number, label in enumerate(order)}
-    return label_array(order), np.array([place[label] for label in listed], np.int64)
-
-
-def _check_propensity(
-    given: Any, action: Int[np.ndarray, " row"], labels: np.ndarray, n: int
-) -> tuple[Float[np.ndarray, "..."] | None, Any]:
-    """(table or one number a row, None), or (None, classifier or None)."""
-    names, count = labels.tolist(), len(labels)
-    if given is None:
-        return None, None
-    if hasattr(given, "fit"):
-        if not hasattr(given, "predict_proba") or isinstance(given, type):
-            raise TypeError(f"propensity must be a classifier with predict_proba, got {given!r}")
-        return None, given
-    if isinstance(given, str):
-        raise ValueError(
-            f"propensity must be numbers, a classifier or None, got {given!r}; a column's name goes to from_frame"
-        )
-    if isinstance(given, Mapping):
-        if set(given) != set(names):
-            raise ValueError(f"propensity names the actions {list(given)}, but the actions are {names}; name each once")
-        given = np.tile(np.array([given[name] for name in names]), (n, 1))
-    if hasattr(given, "columns") and len(given.columns) == count and set(given.columns) == set(names):
-        given = given[names]
-    chances = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given)
-    if chances.dtype.kind not in "fiub":
-        try:
-            chances = chances.astype(np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"propensity must be numbers, got {given!r:.80}") from None
-    chances = np.asarray(chances, np.float64)
-    if chances.ndim == 2 and chances.shape == (n, 1):
-        chances = chances[:, 0]
-    if chances.ndim == 0:
-        if count == 2:
-            return _checked_table(np.tile([1.0 - float(chances), float(chances)], (n, 1)), labels), None
-        if abs(float(chances) * count - 1.0) > SUM_TOLERANCE:
-            raise ValueError(
-                f"propensity is {float(chances):g} for each of {count} actions: they do not sum to one; give a mapping "
-                f"such as {{{names[0]!r}: ..., {names[1]!r}: ...}}, or a column for each action"
-            )
-        return np.full((n, count), 1.0 / count), None
-    if chances.shape == (n, count):
-        return _checked_table(chances, labels), None
-    if chances.shape == (n,):
-        _checked_range(chances, "the action taken")
-        if count == 2:
-            other = 1.0 - chances
-            return _checked_table(
-                np.where(action[:, None] == np.arange(2), chances[:, None], other[:, None]), labels
-            ), None
-        return chances, None
-    raise ValueError(
-        f"propensity must be one number, one for each of the {n} rows (that of the action taken), or a table of "
-        f"({n}, {count}) with a column for each action; got shape {chances.shape}"
-    )
-
-
-def _checked_range(chances: Float[np.ndarray, " row"], whose: str) -> None:
-    wrong = ~((chances > 0.0) & (chances <= 1.0))  # true for NaN
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise ValueError(
-            f"propensity of {whose} is {chances[row]:g} in row {row} ({int(wrong.sum())} such row(s)): a probability "
-            "in (0, 1] is needed; drop rows in which the action could not be taken, or give a classifier to estimate it"
-        )
-
-
-def _checked_table(table: Float[np.ndarray, "row action"], labels: np.ndarray) -> Float[np.ndarray, "row action"]:
-    for number, label in enumerate(labels.tolist()):
-        _checked_range(table[:, number], f"action {label!r}")
-    total = table.sum(axis=1)
-    wrong = np.abs(total - 1.0) > SUM_TOLERANCE
-    if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
-        raise ValueError(
-            f"propensities of row {row} sum to {total[row]:.4g}, not to one ({int(wrong.sum())} such row(s)); give a "
-            "column for every action, in the order of the actions " + str(labels.tolist())
-        )
-    exact = np.abs(total - 1.0).max(initial=0.0) <= EXACT_SUM
-    return table if exact else table / total[:, None]
+def _check_classifier(given: Any) -> Any:
+    if not hasattr(given, "predict_proba") or isinstance(given, type):
+        raise TypeError(f"propensity must be a classifier with predict_proba, got {given!r}")
+    return given

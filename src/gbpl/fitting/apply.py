@@ -7,7 +7,6 @@ rows, and a row's result does not depend on the rows beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.models.base import LastLayerModel, ScoreModel
+from gbpl.models.mixture import Mixed, Mixture, by_model
 from gbpl.runtime.devices import quick_jit
 from gbpl.surrogates import Surrogate, project_simplex
 
@@ -23,36 +23,14 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
 __all__ = [
-    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled", "has_last_layer", "member_outputs",
-    "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
+    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled",
+    "has_last_layer", "member_outputs", "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
 ]  # fmt: skip
 
 BLOCK = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """Score models that stand side by side in one committee; its parameters are `Mixed`."""
-
-    models: tuple[ScoreModel, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Mixed:
-    """Parameters of members of several models: `parts` has those of each model, with a leading member axis.
-
-    `owner` is the model of each member; members of a model come in the order of its part.
-    """
-
-    owner: Int[np.ndarray, " member"]
-    parts: tuple[Any, ...]
-
-    def members_of(self, model: int) -> Int[np.ndarray, " member"]:
-        """Numbers of the members of a model."""
-        return np.flatnonzero(self.owner == model)
-
-
-def has_last_layer(model: Any) -> bool:
+def has_last_layer(model: ScoreModel | Mixture) -> bool:
     """Whether raw outputs are linear in a last layer, for every model there is."""
     models = model.models if isinstance(model, Mixture) else (model,)
     return all(isinstance(one, LastLayerModel) for one in models)
@@ -63,31 +41,18 @@ def taken(params: Any, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> An
     numbers = np.asarray(chosen, int)
     if not isinstance(params, Mixed):
         return jax.tree.map(lambda leaf: leaf[numbers], params)
-    place = np.empty(len(params.owner), int)
-    for model in range(len(params.parts)):
-        own = params.members_of(model)
-        place[own] = np.arange(len(own))
     owner = params.owner[numbers]
-    parts = (taken(part, place[numbers[owner == model]]) for model, part in enumerate(params.parts))
+    parts = (
+        taken(part, np.searchsorted(params.members_of(place), numbers[owner == place]))
+        for place, part in enumerate(params.parts)
+    )
     return Mixed(owner, tuple(parts))
 
 
-def one_member(model: Any, params: Any, number: int) -> tuple[ScoreModel, Any]:
+def one_member(model: ScoreModel | Mixture, params: Any, number: int) -> tuple[ScoreModel, Any]:
     """The model of a member, and its parameters without the member axis."""
-    if isinstance(params, Mixed):
-        owner = int(params.owner[number])
-        place = int(np.sum(params.owner[:number] == owner))
-        return model.models[owner], jax.tree.map(lambda leaf: leaf[place], params.parts[owner])
-    return model, jax.tree.map(lambda leaf: leaf[number], params)
-
-
-def _by_model(model: Any, params: Any) -> list[tuple[ScoreModel, Any, Any]]:
-    """Model, parameters and numbers of the members of each model that has any."""
-    if not isinstance(params, Mixed):
-        return [(model, params, slice(None))]
-    owned = [params.members_of(number) for number in range(len(params.parts))]
-    parts = zip(model.models, params.parts, owned, strict=True)
-    return [(one, part, numbers) for one, part, numbers in parts if len(numbers)]
+    ((one, part, _),) = by_model(model, taken(params, [number]))
+    return one, jax.tree.map(lambda leaf: leaf[0], part)
 
 
 def filled(values: np.ndarray, size: int) -> np.ndarray:
@@ -160,12 +125,18 @@ def member_policies(
     model: ScoreModel | Mixture, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
 ) -> Float[np.ndarray, "member row action"]:
     """Policy of every member on every row."""
-    if isinstance(params, Mixed):
-        found = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
-        for one, part, numbers in _by_model(model, params):
-            found[numbers] = member_policies(one, surrogate, part, x)
-        return found
-    assert not isinstance(model, Mixture)
+    parts = [(_part_policies(one, surrogate, part, x), own) for one, part, own in by_model(model, params)]
+    if len(parts) == 1:
+        return parts[0][0]
+    policies = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
+    for of_model, numbers in parts:
+        policies[numbers] = of_model
+    return policies
+
+
+def _part_policies(
+    model: ScoreModel, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
+) -> Float[np.ndarray, "member row action"]:
     device_params = jax.device_put(params)
     return _over_rows(lambda part: _policies(device_params, part, model=model, surrogate=surrogate), x, axis=1)
 
@@ -180,7 +151,7 @@ def combined_deviation(
     """Weighted deviation of many members from uniform, sum_m weight_m (delta_m - 1/K)."""
     counted = np.asarray(weights, np.float32)
     total: Any = 0.0
-    for one, part, numbers in _by_model(model, params):
+    for one, part, numbers in by_model(model, params):
         total = total + _part_deviation(one, surrogate, part, counted[numbers], x)
     return total
 

@@ -1,12 +1,12 @@
-"""Several hosts: members of a stack dealt to the processes of `jax.distributed`, and their results to all.
+"""Several hosts: members of a stack dealt to the processes of `jax.distributed`, and their results sent to all.
 
-Every host runs the same script with the same data and seeds, one process a host:
+Every host runs the same script with the same data and seeds, one process per host:
 
     jax.distributed.initialize(...)
     policy = GBPLNet(random_state=0).fit(X, Y)
 
-Each process fits its share of the members on its own devices and gets the others' results, so that all end with the
-same fit and go on alike. Members do not talk while they train; all that travels is what they became.
+Each process fits its share of the members on its own devices and gets the results of the others, so that all end with
+the same fit. Members exchange nothing while they train; only their results travel.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ Result = TypeVar("Result")
 
 
 class HostsError(RuntimeError):
-    """Processes that do not do the same, or one that failed: the message says which and why."""
+    """Processes that do not run the same fit, or one that failed: the message says which and why."""
 
 
 def share(members: Sequence[Member], data: Any, fit: Callable[[Sequence[int]], Sequence[Result]]) -> list[Result]:
-    """One result a member, each made by one process: that of member i by process i modulo their number.
+    """One result per member, each made by one process: that of member i by process i modulo their number.
 
-    `fit` takes numbers of members and gives one result each; in a single process it is called for all of them. `data`
-    is the tree of arrays that members name rows of: hosts that differ in either are told so. When one process fails, so
-    do all, and none waits.
+    `fit` takes numbers of members and gives one result for each; in a single process it is called for all of them.
+    `data` is the tree of arrays that members name rows of: processes that differ in either are refused. When one
+    process fails, all do, and none waits.
     """
     count = jax.process_count()
     if count == 1:
         return list(fit(range(len(members))))
     mine = range(jax.process_index(), len(members), count)
-    found: Sequence[Result] = ()
+    results: Sequence[Result] = ()
     problem: Exception | None = None
     try:
-        found = fit(mine) if mine else ()
-    except Exception as error:  # the others must hear of it
+        results = fit(mine) if mine else ()
+    except Exception as error:  # sent to the others
         problem = error
-    told = None if problem is None else f"{type(problem).__name__}: {problem}"
-    gathered = [pickle.loads(part) for part in _exchanged(pickle.dumps((_digest(members, data), told, list(found))))]
+    message = None if problem is None else f"{type(problem).__name__}: {problem}"
+    own = pickle.dumps((_digest(members, data), message, list(results)))
+    gathered = [pickle.loads(part) for part in _exchanged(own)]
     if problem is not None:
         raise problem
     for number, (digest, trouble, _) in enumerate(gathered):
@@ -67,16 +68,16 @@ def share(members: Sequence[Member], data: Any, fit: Callable[[Sequence[int]], S
 
 
 def _digest(members: Sequence[Member], data: Any) -> str:
-    """Tells stacks apart: by their tables, seeds, constants and rows."""
-    found = hashlib.sha256()
+    """A digest of a stack: of its tables, seeds, constants and rows."""
+    digest = hashlib.sha256()
     for leaf in jax.tree.leaves(data):
-        found.update(repr(np.shape(leaf)).encode())
-        found.update(_bytes_of(leaf).data)
+        digest.update(repr(np.shape(leaf)).encode())
+        digest.update(_bytes_of(leaf).data)
     for member in members:
-        found.update(repr((member.seed, member.zeta, member.eta, member.prior_sd, member.table)).encode())
+        digest.update(repr((member.seed, member.zeta, member.eta, member.prior_sd, member.table)).encode())
         for rows in (member.train, member.validation):
-            found.update(_bytes_of(rows).data)
-    return found.hexdigest()
+            digest.update(_bytes_of(rows).data)
+    return digest.hexdigest()
 
 
 def _bytes_of(array: np.ndarray) -> UInt8[np.ndarray, " byte"]:
@@ -93,7 +94,7 @@ def _exchanged(content: bytes) -> list[bytes]:
 
 
 def _gathered(own: UInt8[np.ndarray, " byte"]) -> UInt8[np.ndarray, "process byte"]:
-    """One row a process, over the first device of each: hosts may have different numbers of devices."""
+    """One row per process, over the first device of each: hosts may have different numbers of devices."""
     firsts: dict[int, jax.Device] = {}
     for device in jax.devices():
         firsts.setdefault(device.process_index, device)

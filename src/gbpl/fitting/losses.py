@@ -1,7 +1,7 @@
 """Row losses of the methods the paper compares with, and of several methods in one stack (section 9).
 
-Each is an objective of `fit_stack` whose target is the (row, action) table of outcomes itself, in outcome units divided
-by one scale; pseudo-outcomes do as well. U = Y(1) - Y(0) is the gap. Only surrogates make use of zeta.
+Each is an objective of `fit_stack` whose target is the (row, action) table of outcomes or pseudo-outcomes itself, in
+outcome units divided by one scale. U = Y(1) - Y(0) is the gap. Only surrogates use zeta.
 
 Axis names: `row`, `action` (K of them), `raw` (1 or K).
 """
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.surrogates import Binary, Surrogate
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -36,7 +37,7 @@ def _gap(outcomes: Float[Array, "row action"]) -> Float[Array, " row"]:
 
 @dataclass(frozen=True, slots=True)
 class RowLoss(ABC):
-    """An objective of a stack that also says which policy its raw outputs mean."""
+    """An objective of a stack that also turns raw outputs into a policy."""
 
     @property
     @abstractmethod
@@ -118,9 +119,7 @@ class OutcomeSquare(_OfActions):
 
     def policy(self, raw: Float[Table, "row raw"]) -> Float[Array, "row action"]:
         """One at the largest raw output; of two equal ones action 1, as everywhere with two actions."""
-        means = jnp.asarray(raw)
-        best = means[..., 1] >= means[..., 0] if self.n_actions == 2 else jnp.argmax(means, axis=-1)
-        return jax.nn.one_hot(best.astype(jnp.int32), self.n_actions, dtype=jnp.float32)
+        return jax.nn.one_hot(deterministic(jnp.asarray(raw)), self.n_actions, dtype=jnp.float32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Members and the builders that turn one into many: zeta grids, folds, bootstrap weights.
 
 A member is one fit. It names rows of a shared table and never copies them; a stack is a list of members, and
-what a member stands for is in its label. Everything that repeats a fit (a path of zetas, cross-fitting, a
-committee, a hundred trials) is: build members, fit the stack once, read the labels.
+the fields of a member say what it is for. Everything that repeats a fit (a path of zetas, cross-fitting, a
+committee, a hundred trials) is: build members, fit the stack once, find the members by their fields.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,11 @@ NO_ROWS: Int[np.ndarray, " row"] = np.empty(0, np.int32)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Member:
-    """One fit: its rows, its weights, its constants, its seed.
+    """One fit: its rows, its weights, its constants, its seed, and what it is for.
 
     `weights` belong to the rows of `train`; only their ratios matter. `validation` rows stop the fit; without
     any it runs to the last epoch. Where several tables of targets lie one below the other, `table` is the member's.
+    `fold` is the fold it leaves out, `entry` its place on a zeta path, `model` the place of its model in a committee.
     """
 
     train: Int[np.ndarray, " row"]
@@ -40,26 +41,31 @@ class Member:
     prior_sd: float = 1.0
     seed: int = 0
     table: int = 0
-    label: Mapping[str, Hashable] = field(default_factory=dict)
+    fold: int | None = None
+    entry: int | None = None
+    model: int | None = None
 
     def __post_init__(self) -> None:
         if len(self.train) == 0:
-            raise ValueError(f"a member needs training rows, got none; member {dict(self.label)}")
+            raise ValueError(f"a member needs training rows, got none; {self}")
         for name in ("zeta", "eta", "prior_sd"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be a finite number > 0, got {getattr(self, name)}")
 
-    def relabel(self, **label: Hashable) -> Mapping[str, Hashable]:
-        return {**self.label, **label}
+    def __str__(self) -> str:
+        """What it is for, and by which seed: `member (fold 2, entry 0, zeta 1.0, seed 5)`."""
+        named = {name: getattr(self, name) for name in ("fold", "entry", "model")}
+        shown = [f"{name} {place}" for name, place in named.items() if place is not None]
+        return f"member ({', '.join([*shown, f'zeta {self.zeta}', f'seed {self.seed}'])})"
 
 
 def over_zeta(members: Iterable[Member], zetas: Sequence[float]) -> list[Member]:
-    """Each member at each zeta, labelled `zeta`; the seed stays, so the path shares its random numbers."""
-    return [replace(m, zeta=float(z), label=m.relabel(zeta=float(z))) for z in zetas for m in members]
+    """Each member at each zeta; the seed stays, so the path shares its random numbers."""
+    return [replace(member, zeta=float(zeta)) for zeta in zetas for member in members]
 
 
 def across_folds(member: Member, folds: Sequence[Int[np.ndarray, " row"]], *, seed: int) -> list[Member]:
-    """One member a fold, labelled `fold`: it stops on its fold and trains on the other rows of the member."""
+    """One member per fold: it stops on its fold and trains on the other rows of the member."""
     weight_of = None
     if member.weights is not None:
         weight_of = np.zeros(int(member.train.max()) + 1)
@@ -76,7 +82,7 @@ def across_folds(member: Member, folds: Sequence[Int[np.ndarray, " row"]], *, se
                 weights=None if weight_of is None else weight_of[train],
                 validation_weights=None if weight_of is None else weight_of[fold],
                 seed=int(seeds[number]),
-                label=member.relabel(fold=number),
+                fold=number,
             )
         )
     return built

@@ -1,7 +1,8 @@
-"""fit_stack: the only training loop.
+"""`Training`, the only training loop, and `fit_stack`, which runs it on rows in memory.
 
-It fits any number of members at once. Members sit in the slots of a compiled block of epochs; one that stops
-early gives its slot to the next, so that stopped members stop costing time and the shapes, hence the compiled
+Any number of members are fitted at once. Members sit in the slots of a compiled block of epochs and learn from the
+batches of a source: drawn from rows in memory, or from chunks that pass (`gbpl.fitting.chunks`). In memory, one that
+stops early gives its slot to the next, so that stopped members cost no time and the shapes, hence the compiled
 function, stay the same. A member's result does not depend on its neighbours.
 
 The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n).
@@ -9,83 +10,42 @@ The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n)
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 
 from gbpl.fitting.apply import taken
-from gbpl.fitting.config import Batches, FitConfig
+from gbpl.fitting.batches import BlockData, DrawnBatches, Seats, Source
+from gbpl.fitting.block import Block, Objective, State, select_slots, where_slots
+from gbpl.fitting.config import FitConfig
 from gbpl.fitting.hosts import share
 from gbpl.fitting.members import Member
 from gbpl.models.base import GrownModel, ScoreModel
-from gbpl.models.prior import GaussianPrior, squared_norm
-from gbpl.runtime.devices import (
-    DeviceName,
-    aligned_empty,
-    as_aligned,
-    member_sharding,
-    resolve_devices,
-    shared_sharding,
-)
+from gbpl.runtime.devices import DeviceName, aligned_empty, as_aligned, resolve_devices
 from gbpl.runtime.progress import Progress
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int
+    from jaxtyping import Float, Int
 
-__all__ = ["FitConfig", "NonFiniteLossError", "Objective", "StackFit", "StackProblem", "fit_stack", "fit_stacks"]
+__all__ = [
+    "FitConfig", "FittedMember", "NonFiniteLossError", "Objective", "StackFit", "StackProblem", "Training",
+    "collect_stack", "fit_stack", "fit_stacks",
+]  # fmt: skip
 
 SLOTS_PER_CPU = 8  # more members at once fall out of the cache (measured: 160 against 110 GFLOP/s)
 WAVES = 6  # members a slot should see, where it can: slots stand empty only at the end of the last
 SLOTS_PER_GPU = 2048
 BLOCK_STEPS = 64  # steps between two looks at the host: few are wasted on members that stop, and looking is free
-EVALUATION_ROWS = 1024
 TAIL_ROWS = {"cpu": 2e6}  # rows left to pass for which a smaller block is worth compiling: about two seconds
 TAIL_ROWS_ELSEWHERE = 5e8
-MANY_PLACES = 64  # from here on batches are drawn by several threads
-EMPTY = -1  # a slot without a member
-
-
-class Objective(Protocol):
-    """A loss per row of the raw output. Surrogates have it; so has any frozen object with these two names."""
-
-    @property
-    def n_raw(self) -> int: ...
-    def row_loss(self, raw: Array, target: Any, zeta: Array) -> Float[Array, " row"]: ...
 
 
 class NonFiniteLossError(FloatingPointError):
     """A loss became infinite or not a number."""
-
-
-class _State(NamedTuple):
-    """Training state of the members in the slots; every array has the slot axis first."""
-
-    params: Any
-    optimizer: Any
-    best: Any
-    best_loss: Float[Array, " slot"]
-    best_epoch: Int[Array, " slot"]
-    epoch: Int[Array, " slot"]
-    stopped: Array
-
-
-class _Slot(NamedTuple):
-    """Constants of the members in the slots."""
-
-    zeta: Float[Array, " slot"]
-    penalty: Float[Array, " slot"]
-    offset: Int[Array, " slot"]
-    validation: Int[Array, "slot chunk row"]
-    validation_weight: Float[Array, "slot chunk row"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,108 +63,20 @@ class StackFit:
         """Parameters of some members, in the order asked for."""
         return taken(self.params, chosen)
 
-    def find(self, **label: Any) -> list[int]:
-        """Numbers of the members whose label has these values."""
-        return [i for i, m in enumerate(self.members) if all(m.label.get(k) == v for k, v in label.items())]
-
-
-def _where(condition: Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
-
-
-@partial(jax.jit, static_argnames=("model", "objective", "config", "stops"), donate_argnames="state")
-def _train_block(
-    state: _State,
-    slot: _Slot,
-    x: Float[Array, "row feature"],
-    target: Any,
-    rows: Int[Array, "epoch step slot batch"],
-    weight: Float[Array, "epoch step slot batch"],
-    *,
-    model: ScoreModel,
-    objective: Objective,
-    config: FitConfig,
-    stops: bool,
-) -> tuple[_State, Float[Array, "epoch slot"], Float[Array, "epoch slot"]]:
-    """A few epochs of every slot; returns the new state and the training and validation loss of each epoch."""
-    optimizer = config.optimizer()
-
-    def batch_loss(params: Any, batch: tuple[Array, Array], zeta: Array, offset: Array) -> Array:
-        numbers, weights = batch
-        wanted = jax.tree.map(lambda leaf: leaf[offset + numbers], target)
-        return jnp.sum(weights * objective.row_loss(model.apply(params, x[numbers]), wanted, zeta))
-
-    def step(carry: tuple, batch: tuple, zeta: Array, penalty: Array, offset: Array) -> tuple[tuple, Array]:
-        params, moments = carry
-        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta, offset) + penalty * squared_norm(p))(
-            params
+    def subset(self, chosen: Sequence[int] | Int[np.ndarray, " chosen"], members: Sequence[Member]) -> StackFit:
+        """Some of the fits, in the order asked for, as those of `members`."""
+        return StackFit(
+            members=tuple(members),
+            params=self.select(chosen),
+            validation_loss=tuple(self.validation_loss[i] for i in chosen),
+            train_loss=tuple(self.train_loss[i] for i in chosen),
+            best_epoch=self.best_epoch[np.asarray(chosen)],
+            best_loss=self.best_loss[np.asarray(chosen)],
         )
-        updates, moments = optimizer.update(gradient, moments, params)
-        params = optax.apply_updates(params, updates)
-        return (params, moments), loss
 
-    def validation_loss(params: Any, s: _Slot) -> Array:
-        parts = s.validation, s.validation_weight
-        return jax.lax.map(lambda part: batch_loss(params, part, s.zeta, s.offset), parts).sum()
-
-    def epoch(state: _State, batches: tuple[Array, Array]) -> tuple[_State, tuple[Array, Array]]:
-        over_slots = jax.vmap(step)
-        (params, moments), train = jax.lax.scan(
-            lambda carry, batch: over_slots(carry, batch, slot.zeta, slot.penalty, slot.offset),
-            (state.params, state.optimizer),
-            batches,
-        )
-        if stops:
-            loss = jax.vmap(validation_loss)(params, slot)
-            improved = (loss < state.best_loss) & ~state.stopped
-        else:
-            loss = train.mean(0)
-            improved = ~state.stopped
-        best = jax.vmap(_where)(improved, params, state.best)
-        best_loss = jnp.where(improved, loss, state.best_loss)
-        number = state.epoch + 1
-        best_epoch = jnp.where(improved, number, state.best_epoch)
-        stopped = state.stopped | (number >= config.max_epochs)
-        if stops:
-            stopped = stopped | (number - best_epoch >= config.patience)
-        new = _State(params, moments, best, best_loss, best_epoch, number, stopped)
-        return new, (train.mean(0), loss)
-
-    state, (train, loss) = jax.lax.scan(epoch, state, (rows, weight))
-    return state, train, loss
-
-
-@partial(jax.jit, static_argnames=("model", "config", "n_features", "n_raw"))
-def _initial_state(
-    seeds: Array, occupied: Array, *, model: ScoreModel, config: FitConfig, n_features: int, n_raw: int
-) -> _State:
-    params = jax.vmap(lambda seed: model.init(jax.random.key(seed), n_features, n_raw))(seeds)
-    slots = seeds.shape[0]
-    return _State(
-        params=params,
-        optimizer=jax.vmap(config.optimizer().init)(params),
-        best=params,
-        best_loss=jnp.full(slots, jnp.inf, jnp.float32),
-        best_epoch=jnp.zeros(slots, jnp.int32),
-        epoch=jnp.zeros(slots, jnp.int32),
-        stopped=~occupied,
-    )
-
-
-@partial(jax.jit, donate_argnames="state")
-def _reseated(state: _State, fresh: _State, arriving: Array) -> _State:
-    """The state with new members in some places; the others stay as they are."""
-    return jax.vmap(_where)(arriving, fresh, state)
-
-
-@jax.jit
-def _taken(tree: Any, places: Int[Array, " place"]) -> Any:
-    return jax.tree.map(lambda leaf: leaf[places], tree)
-
-
-def _padded(places: Sequence[int], size: int) -> Int[np.ndarray, " place"]:
-    """Numbers of places, the first repeated up to a fixed size, so that one shape is compiled."""
-    return np.array([*places, *[places[0]] * (size - len(places))], np.int32)
+    def find(self, **fields: Any) -> list[int]:
+        """Numbers of the members whose fields have these values, such as `fold=2`."""
+        return [i for i, m in enumerate(self.members) if all(getattr(m, k) == v for k, v in fields.items())]
 
 
 def fit_stack(
@@ -234,29 +106,49 @@ def fit_stack(
     data = jax.tree.map(as_aligned, (x, target))
     bar = Progress("fitting", len(members), show=progress)
 
-    def fitted(numbers: Sequence[int]) -> list[_Finished]:
+    def fitted(numbers: Sequence[int]) -> list[FittedMember]:
         groups: dict[tuple, list[int]] = {}
         for number in numbers:
             shape = config.batch_shape(len(members[number].train))[0], len(members[number].validation) > 0
             groups.setdefault(shape, []).append(number)
-        finished: dict[int, _Finished] = {}
+        done: dict[int, FittedMember] = {}
         for together in groups.values():
-            group = _Group([members[i] for i in together], data, objective, model, config, devices)
-            finished |= {together[place]: result for place, result in group.run(bar)}
-        return [finished[number] for number in numbers]
+            results = _fit_group([members[i] for i in together], data, objective, model, config, devices, bar)
+            done |= {together[place]: result for place, result in results}
+        return [done[number] for number in numbers]
 
     try:
-        done = share(members, data, fitted)
+        return collect_stack(members, share(members, data, fitted))
     finally:
         bar.close()
-    return StackFit(
-        members=tuple(members),
-        params=jax.tree.map(lambda *leaves: np.stack(leaves), *[result.params for result in done]),
-        validation_loss=tuple(result.validation_loss for result in done),
-        train_loss=tuple(result.train_loss for result in done),
-        best_epoch=np.array([result.best_epoch for result in done]),
-        best_loss=np.array([result.best_loss for result in done]),
-    )
+
+
+def _fit_group(
+    members: list[Member],
+    data: tuple[np.ndarray, Any],
+    objective: Objective,
+    model: ScoreModel,
+    config: FitConfig,
+    devices: list[jax.Device],
+    bar: Progress,
+) -> Iterator[tuple[int, FittedMember]]:
+    """Members of one shape: as many slots as the devices like, and the others wait for one."""
+    shapes = [config.batch_shape(len(member.train)) for member in members]
+    steps, size = shapes[0][0], max(size for _, size in shapes)
+    block = Block(
+        model=model, objective=objective, config=config, devices=devices[: len(members)], members=members,
+        table_rows=data[0].shape[0], n_features=data[0].shape[1],
+    )  # fmt: skip
+    count = len(block.devices)
+    if devices[0].platform == "cpu":
+        fewest = min(len(members), 2 * count)
+        slots = block.rounded(min(max(fewest, len(members) // WAVES), SLOTS_PER_CPU * count))
+    else:
+        slots = block.rounded(min(len(members), SLOTS_PER_GPU * count))
+    epochs = max(1, min(config.max_epochs, round(BLOCK_STEPS / steps)))
+    source = DrawnBatches(members, block.share(data), config, (epochs, steps, size))
+    seats: Seats = [number if number < len(members) else None for number in range(slots)]
+    yield from Training(block, [seats], epoch_rows=steps * size).run(source, bar)
 
 
 class StackProblem(NamedTuple):
@@ -301,17 +193,7 @@ def fit_stacks(
     ]
     whole = fit_stack(x, target, members, objective, model, **options)
     ends = np.cumsum([0, *(len(problem.members) for problem in problems)])
-    return [
-        StackFit(
-            members=tuple(problem.members),
-            params=jax.tree.map(lambda leaf, own=slice(*ends[i : i + 2]): leaf[own], whole.params),
-            validation_loss=whole.validation_loss[slice(*ends[i : i + 2])],
-            train_loss=whole.train_loss[slice(*ends[i : i + 2])],
-            best_epoch=whole.best_epoch[slice(*ends[i : i + 2])],
-            best_loss=whole.best_loss[slice(*ends[i : i + 2])],
-        )
-        for i, problem in enumerate(problems)
-    ]
+    return [whole.subset(range(*ends[i : i + 2]), problem.members) for i, problem in enumerate(problems)]
 
 
 def _below(leaves: Sequence[np.ndarray], rows: Sequence[int]) -> np.ndarray:
@@ -323,7 +205,9 @@ def _below(leaves: Sequence[np.ndarray], rows: Sequence[int]) -> np.ndarray:
     return np.concatenate([table[min(t, len(table) - 1)] for t in range(most) for table in tables])
 
 
-class _Finished(NamedTuple):
+class FittedMember(NamedTuple):
+    """What training makes of one member."""
+
     params: Any
     best_epoch: int
     best_loss: float
@@ -331,186 +215,154 @@ class _Finished(NamedTuple):
     validation_loss: Float[np.ndarray, " epoch"]
 
 
-class _Group:
-    """Members of one shape, passed through the slots of one compiled block."""
+def collect_stack(members: Sequence[Member], fitted: Sequence[FittedMember]) -> StackFit:
+    """Fitted members as one stack."""
+    return StackFit(
+        members=tuple(members),
+        params=jax.tree.map(lambda *leaves: np.stack(leaves), *[result.params for result in fitted]),
+        validation_loss=tuple(result.validation_loss for result in fitted),
+        train_loss=tuple(result.train_loss for result in fitted),
+        best_epoch=np.array([result.best_epoch for result in fitted]),
+        best_loss=np.array([result.best_loss for result in fitted]),
+    )
 
-    def __init__(
-        self,
-        members: list[Member],
-        data: tuple[np.ndarray, Any],
-        objective: Objective,
-        model: ScoreModel,
-        config: FitConfig,
-        devices: list[jax.Device],
-    ) -> None:
-        self.members, self.config = members, config
-        self.objective, self.model = objective, model
-        self.batches: dict[int, Batches] = {}  # of the members now seated
-        shapes = [config.batch_shape(len(member.train)) for member in members]
-        self.steps, self.size = shapes[0][0], max(size for _, size in shapes)
-        self.epochs = max(1, min(config.max_epochs, round(BLOCK_STEPS / self.steps)))
-        self.stops = len(members[0].validation) > 0
-        longest = max(min(len(m.validation), config.epoch_rows // 4) for m in members)
-        self.chunk = max(1, min(longest, EVALUATION_ROWS))
-        self.chunks = -(-longest // self.chunk) if longest else 0
-        self.devices = devices[: len(members)]
-        self.data = jax.device_put(data, shared_sharding(self.devices))
-        if devices[0].platform == "cpu":
-            fewest = min(len(members), 2 * len(self.devices))
-            self.slots = self._round(min(max(fewest, len(members) // WAVES), SLOTS_PER_CPU * len(self.devices)))
-        else:
-            self.slots = self._round(min(len(members), SLOTS_PER_GPU * len(self.devices)))
-        self.losses: list[list[np.ndarray]] = [[] for _ in members]
-        self.trains: list[list[np.ndarray]] = [[] for _ in members]
 
-    def _round(self, count: int) -> int:
-        return -(-count // len(self.devices)) * len(self.devices)
+class _Bank:
+    """Slots that one call of the compiled block trains: who sits in them, and how far they are."""
 
-    def _put(self, tree: Any, axis: int = 0) -> Any:
-        return jax.device_put(tree, member_sharding(self.devices, axis))
+    def __init__(self, block: Block, seats: Seats) -> None:
+        self.seats, self.size = seats, len(seats)
+        self.slots, self.state = block.slots(seats), block.fresh(seats)
+        self.idle = np.array([number is None for number in seats])
 
-    def _constants(self, seated: list[int]) -> _Slot:
-        members = [self.members[max(number, 0)] for number in seated]
-        rows = np.zeros((len(members), self.chunks * self.chunk), np.int32)
-        weight = np.zeros(rows.shape, np.float32)
-        limit = self.config.epoch_rows // 4
-        for place, member in enumerate(members):
-            kept = np.arange(len(member.validation))
-            if len(kept) > limit:
-                kept = np.random.default_rng(member.seed).choice(kept, limit, replace=False)
-            given = np.ones(len(kept)) if member.validation_weights is None else member.validation_weights[kept]
-            rows[place, : len(kept)] = member.validation[kept]
-            weight[place, : len(kept)] = given / max(given.sum(), 1e-30)
-        shape = (len(members), self.chunks, self.chunk)
-        penalty = [GaussianPrior(m.prior_sd).penalty_scale(m.eta, len(m.train)) for m in members]
-        constants = {
-            "zeta": np.array([m.zeta for m in members], np.float32),
-            "penalty": np.array(penalty, np.float32),
-            "offset": np.array([m.table for m in members], np.int32) * np.int32(self.data[0].shape[0]),
-            "validation": rows.reshape(shape),
-            "validation_weight": weight.reshape(shape),
-        }
-        return _Slot(**self._put(constants))
 
-    def _fresh(self, seated: list[int]) -> _State:
-        seeds = np.array([self.members[max(number, 0)].seed % 2**32 for number in seated], np.uint32)
-        occupied = np.array([number != EMPTY for number in seated])
-        fresh = _initial_state(
-            *self._put((seeds, occupied)),
-            model=self.model,
-            config=self.config,
-            n_features=self.data[0].shape[1],
-            n_raw=self.objective.n_raw,
-        )
-        return self._put(fresh)  # zeros come out on every device: as they are, the first block is compiled apart
+class Training:
+    """Members of one shape on their way through the slots of a block: the only training loop.
 
-    def _draw(self, seated: list[int], places: Sequence[int], drawn: tuple[np.ndarray, np.ndarray]) -> None:
-        """Draw the next epochs' batches of the members in some places."""
-        taken = [place for place in places if seated[place] != EMPTY]
+    `banks` says who is seated at first; the others take the slots of those who stop. The banks take turns: each has as
+    many slots as the cache likes. `epoch_rows` is how many rows a slot passes in an epoch.
+    """
 
-        def fill(place: int) -> None:
-            if seated[place] not in self.batches:
-                self.batches[seated[place]] = Batches(self.members[seated[place]], self.config)
-            self.batches[seated[place]].draw(drawn[0][:, :, place], drawn[1][:, :, place])
+    def __init__(self, block: Block, banks: Sequence[Seats], *, epoch_rows: int) -> None:
+        self.block, self.epoch_rows = block, epoch_rows
+        self.banks = [_Bank(block, list(seats)) for seats in banks]
+        seated = {number for seats in banks for number in seats}
+        self.queue = deque(number for number in range(len(block.members)) if number not in seated)
+        self.losses: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in block.members]
+        self.done = 0
 
-        if len(taken) < MANY_PLACES:
-            for place in taken:
-                fill(place)
+    def run(self, source: Source, bar: Progress | None = None) -> Iterator[tuple[int, FittedMember]]:
+        """Yield (number of the member, result) as members finish."""
+        running: deque[list[tuple[Any, Any]]] = deque()
+        while (data := source.take(self._seats())) is not None:
+            running.append([self._train(bank, data, place) for place, bank in enumerate(self.banks)])
+            if len(running) > 1:  # by now the block before is done: looking at it does not wait
+                self._record(running.popleft())
+            source.draw_ahead(self._seats())  # while the block runs
+            if source.ends:
+                continue
+            self._record(running.popleft())
+            for bank in self.banks:
+                yield from self._recycle(bank)
+            if bar is not None:
+                bar.update(self.done, "members")
+        while running:
+            self._record(running.popleft())
+        for bank in self.banks:
+            yield from self._leave(bank, [place for place, number in enumerate(bank.seats) if number is not None])
+
+    def _seats(self) -> list[Seats]:
+        return [bank.seats for bank in self.banks]
+
+    def _train(self, bank: _Bank, data: BlockData, place: int) -> tuple[Any, Any]:
+        bank.state, train, loss = self.block.train(bank.state, bank.slots, data.table, data.batches[place])
+        return train, loss
+
+    def _record(self, losses: list[tuple[Any, Any]]) -> None:
+        """Keep the losses of a block, and refuse those that are not finite."""
+        bad = []
+        for bank, (train, loss) in zip(self.banks, losses, strict=True):
+            train, loss = np.asarray(train), np.asarray(loss)
+            for place, number in enumerate(bank.seats):
+                if number is None or bank.idle[place]:
+                    continue
+                self.losses[number].append((train[:, place], loss[:, place]))
+                if not (np.isfinite(train[:, place]).all() and np.isfinite(loss[:, place]).all()):
+                    bad.append(str(self.block.members[number]))
+        if bad:
+            config = self.block.config
+            raise NonFiniteLossError(
+                f"the loss is not finite for {len(bad)} member(s): {', '.join(bad[:5])}{', ...' * (len(bad) > 5)}. "
+                f"Nothing was kept. Try a smaller learning_rate (now {config.learning_rate}) or clip_norm (now "
+                f"{config.clip_norm}), and look for extreme outcomes: a robust surrogate (huber=...) bounds what one "
+                "row can do."
+            )
+
+    def _recycle(self, bank: _Bank) -> Iterator[tuple[int, FittedMember]]:
+        """Give the slots of members that have stopped to those who wait, once enough of many have."""
+        bank.idle = np.asarray(bank.state.stopped)
+        leaving = [place for place, number in enumerate(bank.seats) if number is not None and bank.idle[place]]
+        enough = 1 if len(bank.seats) <= 64 else len(bank.seats) // 4
+        if len(leaving) < enough and not (leaving and bank.idle.all()):
             return
-        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # numpy shuffles outside the interpreter's lock
-            list(pool.map(fill, taken, chunksize=16))
+        yield from self._leave(bank, leaving)
+        for place in leaving:
+            bank.seats[place] = self.queue.popleft() if self.queue else None
+        bank.state = self._seated(bank, leaving)
+        kept = self._tail(bank)
+        if len(kept) < len(bank.seats):
+            bank.seats = [bank.seats[place] for place in kept]
+            bank.state = self.block.put(jax.tree.map(lambda leaf: np.asarray(leaf)[kept], bank.state))
+        bank.idle = np.array([number is None for number in bank.seats])
+        bank.slots = self.block.slots(bank.seats)
 
-    def _empty_batches(self, slots: int) -> tuple[np.ndarray, np.ndarray]:
-        shape = (self.epochs, self.steps, slots, self.size)
-        return np.zeros(shape, np.int32), np.zeros(shape, np.float32)
+    def _leave(self, bank: _Bank, places: list[int]) -> Iterator[tuple[int, FittedMember]]:
+        """Results of the members in some places."""
+        if not places:
+            return
+        best = bank.state.best
+        if len(places) < len(bank.seats):  # the first repeated up to a fixed size, so that one shape is compiled
+            padded = [*places, *[places[0]] * (len(bank.seats) - len(places))]
+            best = select_slots(best, np.array(padded, np.int32))
+        best = jax.tree.map(np.asarray, best)
+        epochs, best_epoch, best_loss = map(np.asarray, (bank.state.epoch, bank.state.best_epoch, bank.state.best_loss))
+        self.done += len(places)
+        for at, place in enumerate(places):
+            number, config = bank.seats[place], self.block.config
+            assert number is not None
+            last = min(int(epochs[place]), config.max_epochs)
+            if self.block.stops:
+                last = min(last, int(best_epoch[place]) + config.patience)
+            train, loss = (np.concatenate(parts)[:last] for parts in zip(*self.losses[number], strict=True))
+            yield (
+                number,
+                FittedMember(
+                    params=jax.tree.map(lambda leaf, at=at: leaf[at].copy(), best),
+                    best_epoch=int(best_epoch[place]),
+                    best_loss=float(best_loss[place]),
+                    train_loss=train,
+                    validation_loss=loss if self.block.stops else np.empty(0),
+                ),
+            )
 
-    def run(self, bar: Progress) -> Iterator[tuple[int, _Finished]]:
-        """Yield (place in the group, result) as members finish."""
-        queue = deque(range(len(self.members)))
-        seated = [queue.popleft() if queue else EMPTY for _ in range(self.slots)]
-        state, constants, drawn = self._fresh(seated), self._constants(seated), self._empty_batches(len(seated))
-        self._draw(seated, range(self.slots), drawn)
-        idle = [number == EMPTY for number in seated]
-        done = 0
-        while not all(idle):
-            rows, weight = self._put(drawn, axis=2)
-            state, train, loss = _train_block(
-                state, constants, *self.data, rows, weight,
-                model=self.model, objective=self.objective, config=self.config, stops=self.stops,
-            )  # fmt: skip
-            drawn = self._empty_batches(len(seated))  # device_put may still read the old ones
-            self._draw(seated, range(len(seated)), drawn)  # while the block runs
-            self._record(seated, idle, np.asarray(train), np.asarray(loss))
-            idle = list(np.asarray(state.stopped))
-            leaving = [p for p, number in enumerate(seated) if number != EMPTY and idle[p]]
-            if len(leaving) >= (1 if len(seated) <= 64 else len(seated) // 4) or (leaving and all(idle)):
-                best = _taken(state.best, _padded(leaving, len(seated)))
-                best, epochs = jax.tree.map(np.asarray, best), np.asarray(state.epoch)
-                best_epoch, best_loss = np.asarray(state.best_epoch), np.asarray(state.best_loss)
-                for taken, place in enumerate(leaving):
-                    params = jax.tree.map(lambda leaf, taken=taken: leaf[taken].copy(), best)
-                    result = self._finish(seated[place], params, epochs[place], best_epoch[place], best_loss[place])
-                    yield seated[place], result
-                    del self.batches[seated[place]]
-                    seated[place] = queue.popleft() if queue else EMPTY
-                done += len(leaving)
-                state = self._seat(state, seated, leaving)
-                self._draw(seated, leaving, drawn)  # the others keep what they drew
-                kept = self._tail(seated)
-                if len(kept) < len(seated):
-                    drawn = (drawn[0][:, :, kept], drawn[1][:, :, kept])
-                    seated = [seated[place] for place in kept]
-                    state = self._put(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[kept], state))
-                idle = [number == EMPTY for number in seated]
-                constants = self._constants(seated)
-            bar.update(done, "members")
-
-    def _seat(self, state: _State, seated: list[int], places: list[int]) -> _State:
-        """Give freed places their new members."""
-        arriving, empty = np.zeros(len(seated), bool), np.array([number == EMPTY for number in seated])
+    def _seated(self, bank: _Bank, places: list[int]) -> State:
+        """The state with new members in the places that were left."""
+        arriving, empty = np.zeros(len(bank.seats), bool), np.array([number is None for number in bank.seats])
         arriving[places] = True
         if (arriving & ~empty).any():
-            return _reseated(state, self._fresh(seated), self._put(arriving))
-        return state._replace(stopped=self._put(np.asarray(state.stopped) | empty))
+            return where_slots(self.block.put(arriving), self.block.fresh(bank.seats), bank.state)
+        return bank.state._replace(stopped=self.block.put(np.asarray(bank.state.stopped) | empty))
 
-    def _tail(self, seated: list[int]) -> list[int]:
+    def _tail(self, bank: _Bank) -> list[int]:
         """Places to keep: fewer once the tail of slow members is worth compiling a smaller block for.
 
         The rule counts rows, not seconds: what is fitted must not depend on how busy the machine is.
         """
-        active = [place for place, number in enumerate(seated) if number != EMPTY]
-        smaller = self._round(-(-self.slots // 3))
-        rows_left = len(seated) * self.steps * self.size * self.config.patience
-        worth_it = rows_left > TAIL_ROWS.get(self.devices[0].platform, TAIL_ROWS_ELSEWHERE)
-        if len(active) <= smaller < len(seated) and worth_it:
-            return (active + [place for place, number in enumerate(seated) if number == EMPTY])[:smaller]
-        return list(range(len(seated)))
-
-    def _record(self, seated: list[int], idle: list[bool], train: np.ndarray, loss: np.ndarray) -> None:
-        bad = []
-        for place, number in enumerate(seated):
-            if idle[place]:
-                continue
-            self.trains[number].append(train[:, place])
-            self.losses[number].append(loss[:, place])
-            if not (np.isfinite(train[:, place]).all() and np.isfinite(loss[:, place]).all()):
-                bad.append(str(dict(self.members[number].label) or f"seed {self.members[number].seed}"))
-        if bad:
-            raise NonFiniteLossError(
-                f"the loss is not finite for {len(bad)} member(s): {', '.join(bad[:5])}{', ...' * (len(bad) > 5)}. "
-                f"Nothing was kept. Try a smaller learning_rate (now {self.config.learning_rate}) or clip_norm (now "
-                f"{self.config.clip_norm}), and look for extreme outcomes: a robust surrogate (huber=...) bounds what "
-                f"one row can do."
-            )
-
-    def _finish(self, number: int, params: Any, epochs: int, best_epoch: int, best_loss: float) -> _Finished:
-        last = min(int(epochs), self.config.max_epochs)
-        if self.stops:
-            last = min(last, int(best_epoch) + self.config.patience)
-        return _Finished(
-            params=params,
-            best_epoch=int(best_epoch),
-            best_loss=float(best_loss),
-            train_loss=np.concatenate(self.trains[number])[:last],
-            validation_loss=np.concatenate(self.losses[number])[:last] if self.stops else np.empty(0),
-        )
+        seats = bank.seats
+        active = [place for place, number in enumerate(seats) if number is not None]
+        smaller = self.block.rounded(-(-bank.size // 3))
+        rows_left = len(seats) * self.epoch_rows * self.block.config.patience
+        worth_it = rows_left > TAIL_ROWS.get(self.block.devices[0].platform, TAIL_ROWS_ELSEWHERE)
+        if len(active) <= smaller < len(seats) and worth_it:
+            return (active + [place for place, number in enumerate(seats) if number is None])[:smaller]
+        return list(range(len(seats)))

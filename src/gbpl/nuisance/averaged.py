@@ -17,8 +17,8 @@ from scipy.optimize import nnls
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 
-from gbpl.feedback.full import Standardizer
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.standardize import Standardizer
 from gbpl.models.splines import spline_curves
 
 if TYPE_CHECKING:

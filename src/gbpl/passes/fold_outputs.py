@@ -1,4 +1,4 @@
-"""Every row by the members of its own fold, which have not learned from it: outputs and policies, chunk by chunk."""
+"""Members applied to the rows of their own fold, from which they have not learned: outputs or policies, by chunk."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ class FoldOutputs:
                 table[number, : len(rows)] = x[rows]
             blocks = table.reshape(self.folds, BLOCKS, self.rows, -1).transpose(1, 0, 2, 3)
             placed = jax.device_put(as_aligned(blocks), member_sharding(self.devices, axis=2))
-            found = _by_fold(self.params, placed, model=self.model, surrogate=self.surrogate)
-            pending.append((taken, found))
+            outputs = _by_fold(self.params, placed, model=self.model, surrogate=self.surrogate)
+            pending.append((taken, outputs))
         return pending
 
     def finish(self, pending: list[tuple[Any, Any]], n: int) -> Float[np.ndarray, "entry row column"]:
-        """What the members of each row's fold say of it."""
+        """Outputs of the members of each row's fold."""
         out: np.ndarray | None = None
-        for taken, found in pending:
-            values = np.asarray(found)
+        for taken, outputs in pending:
+            values = np.asarray(outputs)
             if out is None:
                 out = np.empty((self.entries, n, values.shape[-1]), np.float32)
             for number, rows in enumerate(taken):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gbpl.feedback.full import label_array
-from gbpl.feedback.table import _propensity
+from gbpl.feedback.actions import check_propensity
+from gbpl.feedback.checks import label_array
 from gbpl.passes.rows import Chunk
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.formats import PARQUET, arrow, checked_input, checked_names, reading, suffixes
@@ -44,10 +44,10 @@ class _Part(NamedTuple):
 class ParquetRows:
     """One or several Parquet files of the same columns, one below the other, read by roles.
 
-    Everything that can be wrong with outcomes, actions, propensities and weights is found when this is made, by a pass
-    over those columns alone. Features are encoded as in `gbpl.learn`, by an `Encoder` learned from a sample of rows
-    spread over the files unless one is given. `cost` maps actions to costs, `actions` gives their order. Rows are
-    numbered through the files in the order given.
+    Outcomes, actions, propensities and weights are checked when this is made, by a pass over those columns alone.
+    Features are encoded as in `gbpl.learn`, by an `Encoder` learned from a sample of rows spread over the files unless
+    one is given. `cost` maps actions to costs, `actions` gives their order. Rows are numbered through the files in the
+    order given.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ParquetRows:
             raise TableError("no file is named; give one Parquet file or several")
         for name in ("group", "controls"):
             if getattr(roles, name):
-                raise TableError(f"{name} has no part in learning in passes; fit in memory, or leave it out")
+                raise TableError(f"{name} has no use in learning in passes; fit in memory, or leave it out")
         if roles.outcomes is None and roles.propensity is None:
             raise TableError(
                 "propensity is not given, and learning in passes needs it: a column, a number, or a mapping from "
@@ -138,38 +138,35 @@ class ParquetRows:
     def _role_arrays(self, part: _Part, start: int, batch: Any) -> dict[str, Any]:
         """Outcomes, actions, propensities and weights of a batch, checked."""
         roles, place = self.roles, (part, start)
-        found: dict[str, Any] = {}
+        arrays: dict[str, Any] = {}
         if roles.outcomes is not None:
-            found["outcomes"] = np.column_stack([self._numbers(batch, n, "outcome", *place) for n in roles.outcomes])
+            arrays["outcomes"] = np.column_stack([self._numbers(batch, n, "outcome", *place) for n in roles.outcomes])
         else:
-            found["outcome"] = self._numbers(batch, str(roles.outcome), "outcome", *place)
+            arrays["outcome"] = self._numbers(batch, str(roles.outcome), "outcome", *place)
             codes, labels = _labels(batch, str(roles.action))
             self._refuse(codes < 0, "action", str(roles.action), "missing; drop the row, or name what was done", *place)
             known = self._place
             new = [label for label in labels if label not in known]
             if new:
                 raise TableError(
-                    f"{self.paths[part.file].name} has the action {new[0]!r}, which it had not before; has it changed?"
+                    f"{self.paths[part.file].name} has the action {new[0]!r}, which it did not have before; has the "
+                    "file changed?"
                 )
-            found["action"] = np.array([known[label] for label in labels], np.int64)[codes]
+            arrays["action"] = np.array([known[label] for label in labels], np.int64)[codes]
             if isinstance(roles.propensity, str):
-                found["propensity"] = self._chances(batch, found["action"], *place)
+                arrays["propensity"] = self._chances(batch, arrays["action"], *place)
         if roles.weight is not None:
-            found["weight"] = self._numbers(batch, roles.weight, "weight", *place)
-            self._refuse(found["weight"] < 0.0, "weight", roles.weight, "below 0; correct it", *place)
-        return found
+            arrays["weight"] = self._numbers(batch, roles.weight, "weight", *place)
+            self._refuse(arrays["weight"] < 0.0, "weight", roles.weight, "below 0; correct it", *place)
+        return arrays
 
     def _chances(self, batch: Any, action: np.ndarray, part: _Part, start: int) -> Float[np.ndarray, "..."]:
-        """Of the action taken; with two actions, of both."""
+        """Propensities: of the action taken; with two actions, of both."""
         name = str(self.roles.propensity)
         chance = self._numbers(batch, name, "propensity", part, start)
-        two = len(self.actions) == 2
-        wrong = ~((chance > 0.0) & ((chance < 1.0) if two else (chance <= 1.0)))
-        why = "out of range: it is the probability of the action taken, in (0, 1); drop rows in which there was no "
-        self._refuse(wrong, "propensity", name, f"{why}choice", part, start)
-        if not two:
-            return chance
-        return np.where(action[:, None] == np.arange(2), chance[:, None], 1.0 - chance[:, None])
+        rows = part.in_file + start + np.arange(len(chance))
+        whose = f"{self.paths[part.file].name}: propensity {name!r}"
+        return check_propensity(chance, action, self.actions, name=whose, rows=rows)
 
     def _numbers(self, batch: Any, name: str, role: str, part: _Part, start: int) -> Float[np.ndarray, " row"]:
         values = column(batch, name)
@@ -241,25 +238,21 @@ class ParquetRows:
             if len(self.actions) != len(roles.outcomes):
                 raise TableError(f"actions must name the {len(roles.outcomes)} outcomes, got {list(self.actions)}")
         else:
-            name, found = str(roles.action), set()
+            name, distinct = str(roles.action), set()
             for part in self._parts:
                 for start, batch in self._batches(part, [name]):
                     codes, labels = _labels(batch, name)
                     why = "missing; drop the row, or name what was done"
                     self._refuse(codes < 0, "action", name, why, part, start)
-                    found.update(labels)
-            labels = sorted(found) if len({type(label) for label in found}) == 1 else sorted(found, key=str)
+                    distinct.update(labels)
+            labels = sorted(distinct) if len({type(label) for label in distinct}) == 1 else sorted(distinct, key=str)
             check_labels(labels, name, self.n_rows)
             twice = np.tile(np.arange(len(labels)), 2)  # of fewer rows it would be no choice among few
             places, order = labels_taken(twice, labels, name, actions)
             self.actions = label_array(order)
             self._place = dict(zip(labels, places.tolist(), strict=False))
             if not isinstance(roles.propensity, str):
-                given = _propensity(roles, None, np.zeros(0, bool), order)
-                alone = np.array([1.0 - given, given]) if len(order) == 2 and not isinstance(given, dict) else None
-                self._chance = np.array([given[label] for label in order]) if isinstance(given, dict) else alone
-                if self._chance is None:
-                    self._chance = np.full(len(order), 1.0 / len(order))
+                self._chance = check_propensity(roles.propensity, np.zeros(1, np.int64), self.actions)[0]
         total = 0.0
         for part in self._parts:
             for start, batch in self._batches(part, roles.used()):
@@ -283,13 +276,13 @@ class ParquetRows:
 
 
 def _checked(path: str | os.PathLike[str]) -> Path:
-    found = checked_input(path)
-    if suffixes(found)[0] not in PARQUET:
+    checked = checked_input(path)
+    if suffixes(checked)[0] not in PARQUET:
         raise TableError(
-            f"{found.name} is no Parquet file, and learning in passes reads those alone; write it as one, for example "
-            "with pyarrow.parquet.write_table"
+            f"{checked.name} is not a Parquet file, and learning in passes reads no other; write it as one, for "
+            "example with pyarrow.parquet.write_table"
         )
-    return found
+    return checked
 
 
 def _labels(batch: Any, name: str) -> tuple[Int[np.ndarray, " row"], list[Any]]:

@@ -1,17 +1,15 @@
 """Rows that come in chunks, from memory or from files: what learning in passes reads (`gbpl.passes.fit`).
 
-A source gives every row once a pass, in an order drawn from a seed. A row's number never changes; its fold and whether
-it is in the sample kept in memory follow from that number and a seed alone, by hashing, so that they depend neither on
-the order of a pass nor on the layout of files.
+A source gives every row once per pass, in an order drawn from a seed. A row's number never changes; its fold and
+whether it is in the sample kept in memory follow from that number and a seed alone, by hashing, so that they depend
+neither on the order of a pass nor on the layout of files.
 """
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -21,10 +19,9 @@ from gbpl.feedback.logged import LoggedFeedback
 if TYPE_CHECKING:
     from jaxtyping import Float, Int, UInt
 
-__all__ = ["ArrayRows", "Chunk", "RowSource", "ahead", "even_rows", "folds_of", "one_behind", "sample_numbers"]
+__all__ = ["ArrayRows", "Chunk", "RowSource", "even_rows", "folds_of", "sample_numbers"]
 
 HASHED = 1 << 20  # row numbers hashed at a time
-Item = TypeVar("Item")
 FOLDS, SAMPLE = 1, 2  # what a hash is for: the two must not depend on each other
 
 
@@ -32,8 +29,8 @@ FOLDS, SAMPLE = 1, 2  # what a hash is for: the two must not depend on each othe
 class Chunk:
     """Some rows: their numbers and features, and what is known of their outcomes; every array has the rows first.
 
-    Logged feedback has `outcome`, `action` (column numbers) and `propensity` (a column for each action, or one number
-    a row, that of the action taken); full feedback has `outcomes`, net of costs. `cost` is what each action costs.
+    Logged feedback has `outcome`, `action` (column numbers) and `propensity` (one column per action, or one number per
+    row, that of the action taken); full feedback has `outcomes`, net of costs. `cost` is what each action costs.
     """
 
     number: Int[np.ndarray, " row"]
@@ -62,7 +59,7 @@ class Chunk:
         return cls(**joined)
 
     def logged(self, actions: np.ndarray) -> LoggedFeedback:
-        """The rows as the log they are."""
+        """The rows as logged feedback."""
         assert self.outcome is not None
         assert self.action is not None
         return LoggedFeedback(
@@ -92,7 +89,7 @@ class RowSource(Protocol):
 
     @property
     def logged(self) -> bool:
-        """Whether rows have one outcome, of the action taken, and not that of every action."""
+        """Whether rows have the outcome of the action taken alone, not that of every action."""
         ...
 
     def chunks(self, rows: int, seed: int | None) -> Iterator[Chunk]:
@@ -132,57 +129,9 @@ def even_rows(n: int, most: int) -> int:
     return -(-n // -(-n // most))
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, each made in a thread while the one before is used: one waits, one is in the making."""
-    waiting: queue.Queue[Any] = queue.Queue(1)
-    done = threading.Event()
-
-    def hand(item: Any) -> bool:
-        while not done.is_set():
-            try:
-                waiting.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def read() -> None:
-        try:
-            for item in items:
-                if not hand(item):
-                    return
-            hand(None)
-        except BaseException as error:  # raised again where the rows are used
-            hand(error)
-
-    thread = threading.Thread(target=read, name="gbpl rows", daemon=True)
-    thread.start()
-    try:
-        while (item := waiting.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        done.set()
-        thread.join()
-
-
-def one_behind(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items, each when the next has been made.
-
-    Where making one only starts the work on a device, the device has it ready while the one before is used.
-    """
-    waiting: list[Item] = []
-    for item in items:
-        waiting.append(item)
-        if len(waiting) > 1:
-            yield waiting.pop(0)
-    yield from waiting
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrayRows:
-    """Rows in memory, read in place: a pass copies a chunk at a time."""
+    """Rows in memory, read in place: a pass copies one chunk at a time."""
 
     feedback: FullFeedback | LoggedFeedback
 
@@ -199,7 +148,8 @@ class ArrayRows:
             )
         if isinstance(held, LoggedFeedback) and held.propensity is None:
             raise ValueError(
-                "propensity is None, and learning in passes needs it: a number, a mapping, one number a row or a table"
+                "propensity is None, and learning in passes needs it: a number, a mapping, one number per row, or a "
+                "table"
             )
 
     @property

@@ -1,4 +1,4 @@
-"""What one pass over the rows of a source tells: moments, how often each action was taken, and a sample to keep."""
+"""Statistics of one pass over a source: moments, how often each action was taken, and a sample to keep."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.feedback.full import Standardizer
-from gbpl.passes.rows import Chunk, RowSource, ahead, folds_of, sample_numbers
+from gbpl.feedback.standardize import Standardizer
+from gbpl.passes.rows import Chunk, RowSource, folds_of, sample_numbers
+from gbpl.runtime.pipeline import ahead
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -47,7 +48,7 @@ class Moments:
 
     @property
     def sd(self) -> Float[np.ndarray, " column"]:
-        """Of the rows seen, not of a population they are a sample of."""
+        """Standard deviation of the rows seen, without a correction for sampling."""
         return np.sqrt(self.squares / self.weight)
 
 
@@ -55,8 +56,8 @@ class Moments:
 class RowStatistics:
     """Of all rows: moments of the features, and with logged feedback those of the outcome and the actions by fold.
 
-    `spread` is the standard deviation of the outcome, zero where it is constant; `sample` are some of the rows, by
-    number, and `weight` is the sum of all weights.
+    `level` and `spread` are the mean and standard deviation of the outcome, the latter zero where it is constant;
+    `sample` has some of the rows, sorted by number, and `weight` is the sum of all weights.
     """
 
     standardizer: Standardizer
@@ -70,7 +71,7 @@ class RowStatistics:
 def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, seed: int) -> RowStatistics:
     """Read every row once, `rows` at a time, and keep at most `sample` of them.
 
-    Every fold needs every action: where one is missing this is found here, before anything is fitted.
+    Every fold needs every action: where one is missing, this raises before anything is fitted.
     """
     wanted = sample_numbers(source.n_rows, min(sample, source.n_rows), seed=seed)
     features, outcome, parts = Moments(), Moments(), []
@@ -85,7 +86,7 @@ def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, se
         place = np.minimum(np.searchsorted(wanted, chunk.number), len(wanted) - 1)
         parts.append(chunk.take(wanted[place] == chunk.number))
     if seen != source.n_rows:
-        raise ValueError(f"the source said it had {source.n_rows} rows and gave {seen}; has a file changed?")
+        raise ValueError(f"the source has {source.n_rows} rows, and a pass over it gave {seen}; has a file changed?")
     kept = Chunk.join(parts)
     kept = kept.take(np.argsort(kept.number))
     constant = features.sd <= CONSTANT * np.abs(features.mean)

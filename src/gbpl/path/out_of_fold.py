@@ -1,8 +1,8 @@
-"""The zeta path: welfare out of fold at each zeta, and what to make of it (sections 4.2 and 9).
+"""The zeta path: welfare out of fold at each zeta, and the weights that follow from it (sections 4.2 and 9).
 
-zeta is judged by welfare, never by the surrogate loss: the loss has the term |t|^2 / (2 zeta) that favours large
-zeta whatever the fit (Proposition on the decomposition). Welfare out of fold is a noisy judge too; `average` says
-so by giving each zeta the probability that it is the best one.
+zeta is weighed by welfare, never by the surrogate loss: the loss has the term |t|^2 / (2 zeta) that favours large
+zeta whatever the fit (Proposition on the decomposition). Welfare out of fold is noisy too; `average_weights` allows for
+that by giving each zeta the probability that it is the best one.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from gbpl.surrogates import Surrogate
 
 __all__ = [
-    "AUTO_PATH", "OutOfFold", "ZetaPath", "average_weights", "common_size", "dropped_small", "select_weights",
+    "OutOfFold", "ZetaPath", "average_weights", "common_size", "dropped_small", "pooled_contrasts", "select_weights",
 ]  # fmt: skip
 
-AUTO_PATH = (10.0, 3.0, 1.0, 0.1, 0.001)  # in units of the outcome scale: regression end to direct-welfare end
 DRAWS = 4000
 LEAST_WEIGHT = 0.02
-LEAST_DOUBT = 0.25  # of the outcome model's account of entries, as a share of the noise of the other account
+LEAST_DOUBT = 0.25  # of the outcome model's estimates, as a share of the noise of the doubly robust ones
 COLUMNS = (
     "zeta", "welfare", "welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size",
     "weight", "correction",
@@ -35,7 +34,7 @@ COLUMNS = (
 
 
 class OutOfFold:
-    """Adds up, in one pass over the rows, what each zeta's policy is worth to rows its member did not train on."""
+    """Adds up, in one pass over the rows, the welfare of each zeta's policy on rows its member did not train on."""
 
     SUMS = (
         "total", "total_squares", "rule", "rule_squares", "products", "randomized", "penalty", "spread", "modelled",
@@ -71,12 +70,12 @@ class OutOfFold:
         weight = np.ones(len(outcomes)) if sample_weight is None else sample_weight
         rows = np.arange(len(outcomes))
         outcomes = outcomes - self.level
-        gained = np.stack([outcomes[rows, deterministic(policy)] for policy in policies]).astype(np.float64)
+        received = np.stack([outcomes[rows, deterministic(policy)] for policy in policies]).astype(np.float64)
         self.total += weight.sum()
         self.total_squares += (weight**2).sum()
-        self.rule += gained @ weight
-        self.rule_squares += gained @ weight**2
-        self.products += (gained * weight**2) @ gained.T
+        self.rule += received @ weight
+        self.rule_squares += received @ weight**2
+        self.products += (received * weight**2) @ received.T
         self.randomized += np.einsum("zra,ra,r->z", policies, outcomes, weight)
         scores = np.asarray(self.surrogate.scores_of_policy(policies), np.float64)
         self.penalty += np.sum(scores**2, axis=2) @ weight
@@ -96,7 +95,7 @@ class OutOfFold:
         return both
 
     def path(self) -> ZetaPath:
-        """Means over the judged rows, and the covariance of the mean welfares, sum w^2 (v - V)(v - V)' / (sum w)^2."""
+        """Means over the rows, and the covariance of the mean welfares, sum w^2 (v - V)(v - V)' / (sum w)^2."""
         welfare = self.rule / self.total
         cross = np.outer(self.rule_squares, welfare)
         covariance = self.products - cross - cross.T + self.total_squares * np.outer(welfare, welfare)
@@ -123,12 +122,12 @@ class OutOfFold:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ZetaPath:
-    """A row a zeta, out of fold.
+    """One row per zeta, out of fold.
 
-    `welfare` is that of the deterministic rule, with its standard error; `shortfall` what it lacks to the best,
-    with the standard error of that paired difference; `randomized_welfare` and `penalized_welfare` speak of the
-    randomized policy; `size` is the root mean square distance of the policy from uniform; `weight` is what the
-    zeta counts in the fitted policy; `correction` is the share of the doubly robust correction in the table it was
+    `welfare` is that of the deterministic rule, with its standard error; `shortfall` is how far it is below the best,
+    with the standard error of that paired difference; `randomized_welfare` and `penalized_welfare` are those of the
+    randomized policy; `size` is the root mean square distance of the policy from uniform; `weight` is the weight of
+    the zeta in the fitted policy; `correction` is the share of the doubly robust correction in the table it was
     fitted to (1 is the doubly robust table, 0 the outcome model's; 1 where there is no such choice).
     """
 
@@ -148,7 +147,7 @@ class ZetaPath:
 
     @property
     def main_zeta(self) -> float:
-        """The zeta that counts most."""
+        """The zeta of the largest weight."""
         return float(self.zeta[int(np.argmax(self.weight))])
 
     def to_dict(self) -> dict[str, Float[np.ndarray, " zeta"]]:
@@ -180,23 +179,23 @@ def average_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
     """
     if path.modelled is None:
         return _probability_best(path.welfare, path.covariance)
-    weights = _probability_best(*_both_accounts(path.welfare, path.covariance, path.modelled))
+    weights = _probability_best(*pooled_contrasts(path.welfare, path.covariance, path.modelled))
     return dropped_small(weights)
 
 
 def dropped_small(weights: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
-    """Without the entries of at most 2 %: members that hardly count cost as much as others, to keep and to draw."""
+    """Without the entries of at most 2 %: members of little weight cost as much as others, to keep and to draw."""
     kept = np.where(weights > LEAST_WEIGHT, weights, 0.0)
     return kept / kept.sum()
 
 
-def _both_accounts(
+def pooled_contrasts(
     welfare: Float[np.ndarray, " entry"], covariance: Float[np.ndarray, "entry entry"], modelled: np.ndarray
 ) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, "entry entry"]]:
-    """What entries are worth beside each other, from the doubly robust account and that of the outcome model.
+    """Contrasts of welfare between entries, from the doubly robust estimates and those of the outcome model.
 
-    The first is unbiased and noisy, the second has hardly any noise and an unknown bias, here N(0, t^2) for each entry.
-    t^2 is what the accounts differ by beyond the noise (empirical Bayes), and the posterior mean of the contrasts is
+    The first are unbiased and noisy, the second have hardly any noise and an unknown bias, here N(0, t^2) for each
+    entry. t^2 is how much the two differ beyond the noise (empirical Bayes), and the posterior mean of the contrasts is
 
         m + t^2 (t^2 I + C)^{-1} (v - m),   with covariance   t^2 I - t^4 (t^2 I + C)^{-1}.
     """
@@ -207,8 +206,8 @@ def _both_accounts(
     doubt = max(float(np.sum((v - m) ** 2)) / max(count - 1, 1) - level, LEAST_DOUBT * level)
     if doubt <= 0.0:
         return welfare, covariance
-    gain = doubt * np.linalg.inv(doubt * np.eye(count) + noise)
-    return m + gain @ (v - m), doubt * (np.eye(count) - gain)
+    filtered = doubt * np.linalg.inv(doubt * np.eye(count) + noise)
+    return m + filtered @ (v - m), doubt * (np.eye(count) - filtered)
 
 
 def _probability_best(

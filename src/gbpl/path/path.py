@@ -1,19 +1,20 @@
-"""A path of members fitted to tables of outcomes, judged out of fold and averaged (sections 4.2, 6 and 9).
+"""A path of members fitted to tables of outcomes, weighed by their welfare out of fold (sections 4.2, 6 and 9).
 
-All feedback is full here: a table of outcomes or pseudo-outcomes, a column for each action. Several tables may be
-fitted side by side (the doubly robust one with and without its correction), and a table may differ from fold to fold
-(pseudo-outcomes that have not seen the fold they will be judged on). One table is the judge of all.
+Several tables may be fitted side by side (the doubly robust one with and without its correction), and a table may
+differ from fold to fold (pseudo-outcomes that have seen nothing of the fold on which a member's welfare is measured).
+One table weighs all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.feedback.full import FullFeedback, Standardizer, unit_of
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import (
     Mixed,
     Mixture,
@@ -23,72 +24,31 @@ from gbpl.fitting.apply import (
     one_member,
     policy_of_deviation,
 )  # fmt: skip
-from gbpl.fitting.members import Member, across_folds, fold_rows, over_zeta
-from gbpl.fitting.stack import FitConfig, StackFit, StackProblem, fit_stack, fit_stacks
+from gbpl.fitting.members import Member, fold_rows
+from gbpl.fitting.stack import StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models.base import FixedFeatures, ScoreModel
-from gbpl.path.out_of_fold import AUTO_PATH, OutOfFold, ZetaPath, average_weights, common_size, select_weights
+from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
+from gbpl.path.plan import ROWS_AT_A_TIME, PathProblem, PathSettings, Plan, plan_path
 from gbpl.posterior.methods import Problem
-from gbpl.runtime.devices import aligned_empty
 from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float
 
-__all__ = ["PathFit", "PathProblem", "PathSettings", "Table", "fit_models", "fit_path", "fit_paths", "weighed_fit"]
+__all__ = ["PathFit", "fit_paths", "weighed_fit"]
 
-JUDGED_AT_A_TIME = 65_536
 STOPPING_PARTS = 5
-SIDE_PATH = (3.0, 0.3)  # zetas of the models beside the first, in units of the outcome scale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathSettings:
-    """What is fitted: `zetas` and `eta` are in outcome units, None for those that follow from the outcome scale.
-
-    Models `beside` the first stand in the same committee; the first is fitted at every zeta, the others at a few.
-    """
-
-    surrogate: Surrogate
-    model: ScoreModel
-    zetas: Sequence[float] | None
-    eta: float | None
-    prior_sd: float
-    committee: bool
-    seed: int
-    config: FitConfig | None
-    device: str
-    progress: bool | None
-    beside: tuple[ScoreModel, ...] = ()
-
-    @property
-    def models(self) -> tuple[ScoreModel, ...]:
-        """All of them."""
-        return (self.model, *self.beside)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """Outcomes that members learn from: one for all folds, or one for each.
-
-    `scale` is the outcome scale its zetas follow, `path` those zetas in units of it where the user names none,
-    `correction` the share of the doubly robust correction in it.
-    """
-
-    outcomes: Sequence[Float[np.ndarray, "row action"]]
-    scale: float
-    correction: float = 1.0
-    path: Sequence[float] = AUTO_PATH
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class PathFit:
-    """The members that count, what each counts, and the rows as they saw them.
+    """The members that count, their weights, and the rows as they saw them.
 
     `policy_weights` multiply the members' deviations from uniform, `shares` are their weights in the posterior's
     mixture. `deviation` is that of each row's policy from uniform, by the members that stopped on its fold, weighed by
-    the other folds; None without a committee. `every` are all members, `fold_weights` what each entry of the path
-    counts by the other folds alone. `target` holds the tables one below the other. Where the rows are a sample of those
-    that were learned from, there are `thinning` times as many of the latter, and the posterior counts each for so many;
+    the other folds; None without a committee. `every` are all members, `fold_weights` the weight of each entry of the
+    path by the other folds alone. `target` holds the tables one below the other. Where the rows are a sample, there are
+    `thinning` times as many that were learned from, and each row of the sample stands for that many in the posterior;
     `curvatures` are then the members' Gauss-Newton matrices by all rows, over `thinning`, where they are known.
     """
 
@@ -111,7 +71,6 @@ class PathFit:
     settings: PathSettings
     thinning: float = 1.0
     curvatures: tuple[Float[np.ndarray, "weight weight"], ...] | None = None
-    _problems: list[Problem] = field(default_factory=list, init=False, repr=False)
 
     @property
     def out_of_fold(self) -> Float[np.ndarray, "row action"] | None:
@@ -126,7 +85,7 @@ class PathFit:
         assert self.fold_weights is not None
         members, weights = [], []
         for member in self.every:
-            number, entry = int(member.label["fold"]), int(member.label["entry"])  # type: ignore[call-overload]
+            number, entry = member.fold, member.entry
             if self.fold_weights[number, entry] == 0.0:
                 continue
             part = fold_rows(len(member.train), STOPPING_PARTS, seed=member.seed)[0]
@@ -145,7 +104,7 @@ class PathFit:
         settings = self.settings
         stack = self.fit_again(members)
         policy = np.empty((len(self.x), settings.surrogate.n_actions), np.float32)
-        for number, fold in {int(m.label["fold"]): m.validation for m in self.every}.items():  # type: ignore[call-overload]
+        for number, fold in {m.fold: m.validation for m in self.every}.items():
             chosen = stack.find(fold=number)
             multiplier = np.array([weights[i] for i in chosen])
             policy[fold] = combined_policy(
@@ -155,13 +114,15 @@ class PathFit:
 
     def fit_again(self, members: Sequence[Member]) -> StackFit:
         """Fit copies of members, each with its own model, to the same tables."""
-        return fit_models(StackProblem(self.x, self.target, members), self.surrogate, self.settings)
+        return _fit_models(StackProblem(self.x, self.target, members), self.surrogate, self.settings)
 
     def problems(self) -> list[Problem]:
         """The generalized posterior of each member, made once; members of one fold and table share their rows."""
-        if not self._problems:
-            self._problems.extend(self._made_problems())
         return list(self._problems)
+
+    @cached_property
+    def _problems(self) -> tuple[Problem, ...]:
+        return tuple(self._made_problems())
 
     def _made_problems(self) -> Iterator[Problem]:
         folds: dict[tuple[int, int], tuple] = {}
@@ -191,30 +152,12 @@ class PathFit:
             )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PathProblem:
-    """What `fit_path` needs: the outcomes of `feedback` are the judge, and `modelled` means beside them, if any."""
-
-    feedback: FullFeedback
-    tables: Sequence[Table]
-    folds: list[Int[np.ndarray, " row"]]
-    settings: PathSettings
-    modelled: Float[np.ndarray, "row action"] | None = None
-
-
-def fit_path(
-    feedback: FullFeedback, tables: Sequence[Table], folds: list[Int[np.ndarray, " row"]], settings: PathSettings
-) -> PathFit:
-    """Fit every zeta on every fold of every table as one stack; judge each member on the fold it stopped on.
-
-    The outcomes of `feedback` are the judge.
-    """
-    return fit_paths([PathProblem(feedback, tables, folds, settings)])[0]
-
-
 def fit_paths(problems: Sequence[PathProblem]) -> list[PathFit]:
-    """`fit_path` of several problems at once: those that share objective, network and settings go as one stack."""
-    planned = [_plan(problem) for problem in problems]
+    """Fit every zeta on every fold of every table, and weigh each entry by the folds its members stopped on.
+
+    Problems that share objective, model and settings are fitted as one stack.
+    """
+    planned = [plan_path(problem) for problem in problems]
     together: dict[tuple, list[tuple[int, int]]] = {}
     for number, plan in enumerate(planned):
         settings = plan.problem.settings
@@ -228,17 +171,19 @@ def fit_paths(problems: Sequence[PathProblem]) -> list[PathFit]:
             surrogate, model, config=config, device=device, progress=progress,
         )  # fmt: skip
         fitted |= dict(zip(places, stacks, strict=True))
-    found = []
+    paths = []
     for number, plan in enumerate(planned):
-        stacks = [fitted[number, place] for place in range(len(plan.problem.settings.models))]
-        found.append(_weighed_path(plan, _side_by_side(stacks)))
-    return found
+        settings = plan.problem.settings
+        stack = _side_by_side([fitted[number, place] for place in range(len(settings.models))])
+        weigh = average_weights if settings.zetas is None else select_weights
+        paths.append(weighed_fit(plan, stack, _out_of_fold(plan, stack), weigh))
+    return paths
 
 
-def fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSettings) -> StackFit:
-    """Members of several models (their label `model`), each fitted with its own; in the order given."""
+def _fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSettings) -> StackFit:
+    """Members of several models, each fitted with its own; in the order given."""
     members = problem.members
-    numbers = [[i for i, m in enumerate(members) if m.label["model"] == place] for place in range(len(settings.models))]
+    numbers = [[i for i, m in enumerate(members) if m.model == place] for place in range(len(settings.models))]
     stacks = [
         fit_stack(
             problem.x, problem.target, [members[i] for i in own], surrogate, model,
@@ -248,14 +193,7 @@ def fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSettin
     ]  # fmt: skip
     whole = _side_by_side(stacks)
     order = np.argsort(np.concatenate([own for own in numbers if own]), kind="stable")
-    return StackFit(
-        members=tuple(members),
-        params=whole.select(order),
-        validation_loss=tuple(whole.validation_loss[i] for i in order),
-        train_loss=tuple(whole.train_loss[i] for i in order),
-        best_epoch=whole.best_epoch[order],
-        best_loss=whole.best_loss[order],
-    )
+    return whole.subset(order, members)
 
 
 def _side_by_side(stacks: Sequence[StackFit | None]) -> StackFit:
@@ -275,84 +213,32 @@ def _side_by_side(stacks: Sequence[StackFit | None]) -> StackFit:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plan:
-    """A problem in units of its outcome scale, and its members."""
-
-    problem: PathProblem
-    scale: float
-    eta: float
-    surrogate: Surrogate
-    zetas: Float[np.ndarray, " entry"]
-    corrections: Float[np.ndarray, " entry"]
-    owners: list[int]
-    members: list[Member]
-    standardizer: Standardizer
-    x: Float[np.ndarray, "row feature"]
-    target: Float[np.ndarray, "rows score"]
-
-    def of_model(self, place: int) -> list[Member]:
-        """Members of one of the models."""
-        return [member for member in self.members if member.label["model"] == place]
-
-
-def _plan(problem: PathProblem) -> _Plan:
-    feedback, settings = problem.feedback, problem.settings
-    scale = unit_of(feedback.scale)
-    eta = 1.0 / scale if settings.eta is None else settings.eta
-    rows = np.arange(len(feedback), dtype=np.int32)
-    base = Member(rows, weights=feedback.weights, eta=eta * scale, prior_sd=settings.prior_sd)
-    across = across_folds(base, problem.folds, seed=settings.seed)
-    # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
-    inner = replace(settings.surrogate, huber=settings.surrogate.huber / scale)
-    zetas, corrections, owners, members = _members(problem.tables, across, scale, settings)
-    trained = rows if settings.committee else across[0].train
-    weights = None if feedback.weights is None else feedback.weights[trained]
-    standardizer = Standardizer.fit(feedback.x, trained, weights)
-    target = _scaled_targets(inner, [outcomes for table in problem.tables for outcomes in table.outcomes], scale)
-    x = standardizer.apply(feedback.x)
-    return _Plan(problem, scale, eta, inner, zetas, corrections, owners, members, standardizer, x, target)
-
-
-def _weighed_path(plan: _Plan, stack: StackFit) -> PathFit:
-    """Judge the members of a plan out of fold and weigh its entries."""
-    feedback, folds, settings = plan.problem.feedback, plan.problem.folds, plan.problem.settings
-    surrogate, zetas, x, several = settings.surrogate, plan.zetas, plan.x, len(settings.models) > 1
-    model = Mixture(settings.models) if several else settings.models[0]
-    level = float(np.mean(feedback.outcomes, dtype=np.float64))
-    names = [type(settings.models[owner]).__name__ for owner in plan.owners] if several else None
-    empty = OutOfFold(zetas, surrogate, plan.corrections, model=names, level=level)
-    judges = _judge(stack, x, plan.problem, empty, model)
-    weigh = average_weights if settings.zetas is None else select_weights
-    return weighed_fit(
-        judges, weigh, stack, plan.members, folds, model=model, settings=settings, standardizer=plan.standardizer,
-        surrogate=plan.surrogate, scale=plan.scale, eta=plan.eta, x=x, target=plan.target,
-    )  # fmt: skip
-
-
 def weighed_fit(
-    judges: Sequence[OutOfFold],
-    weigh: Callable[[ZetaPath], Float[np.ndarray, " zeta"]],
+    plan: Plan,
     stack: StackFit,
-    members: list[Member],
-    folds: Sequence[Int[np.ndarray, " row"]],
+    sums: Sequence[OutOfFold],
+    weigh: Callable[[ZetaPath], Float[np.ndarray, " zeta"]],
     *,
-    model: ScoreModel | Mixture,
-    settings: PathSettings,
-    x: Float[np.ndarray, "row feature"],
-    **parts: Any,
+    thinning: float = 1.0,
 ) -> PathFit:
-    """The fit of judged members: entries weighed by all judges, and each fold's rows by those of the other folds.
+    """The fit of a plan: entries weighed by the sums of all folds, and each fold's rows by those of the other folds.
 
-    `folds` are rows of `x`, one for each judge; `parts` are the other parts of the `PathFit`.
+    `sums` has those of the members' welfare on the rows of each fold.
     """
-    path = _weighed(judges, weigh)
+    settings, folds, members, model, x = (
+        plan.problem.settings,
+        plan.problem.folds,
+        plan.layout.members,
+        plan.model,
+        plan.x,
+    )
+    path = _weighed(sums, weigh)
     deviation = fold_weights = None
     if settings.committee:
         deviation = np.empty((len(x), settings.surrogate.n_actions), np.float32)
         fold_weights = np.empty((len(folds), len(path.zeta)))
         for number, fold in enumerate(folds):
-            others = _weighed([judge for other, judge in enumerate(judges) if other != number], weigh)
+            others = _weighed([part for other, part in enumerate(sums) if other != number], weigh)
             fold_weights[number] = common_size(others)
             params = stack.select(stack.find(fold=number))
             deviation[fold] = combined_deviation(model, settings.surrogate, params, fold_weights[number], x[fold])
@@ -369,7 +255,7 @@ def weighed_fit(
             {
                 "zeta": float(path.zeta[i // count]),
                 "correction": float(path.correction[i // count]),
-                "model": type(settings.models[int(member.label["model"])]).__name__,  # type: ignore[call-overload]
+                "model": type(settings.models[member.model or 0]).__name__,
                 "fold": i % count,
                 "best_epoch": int(stack.best_epoch[i]),
                 "train_loss": stack.train_loss[i],
@@ -382,74 +268,31 @@ def weighed_fit(
         every=tuple(members),
         fold_weights=fold_weights,
         settings=settings,
-        **parts,
+        standardizer=plan.standardizer,
+        surrogate=plan.surrogate,
+        scale=plan.scale,
+        eta=plan.eta,
+        target=plan.target,
+        thinning=thinning,
     )
 
 
-def _members(
-    tables: Sequence[Table], across: list[Member], scale: float, settings: PathSettings
-) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, " entry"], list[int], list[Member]]:
-    """zeta, correction and model of each entry of the path, and its members, the folds of an entry together."""
-    zetas: list[float] = []
-    corrections: list[float] = []
-    owners: list[int] = []
-    members: list[Member] = []
-    for place in range(len(settings.models)):
-        before = 0
-        for table in tables:
-            own = range(before, before + len(table.outcomes))
-            before += len(own)
-            placed = [replace(m, table=own[fold if len(own) > 1 else 0]) for fold, m in enumerate(across)]
-            relative = table.path if place == 0 else SIDE_PATH[: len(table.path)]
-            path = np.array(relative) * (table.scale or scale) if settings.zetas is None else np.array(settings.zetas)
-            for number, zeta in enumerate(path, start=len(zetas)):
-                at = over_zeta(placed, [float(zeta / scale)])
-                members += [replace(m, label=m.relabel(entry=number, model=place)) for m in at]
-            zetas += list(path)
-            corrections += [table.correction] * len(path)
-            owners += [place] * len(path)
-    return np.array(zetas), np.array(corrections), owners, members
-
-
-def _scaled_targets(
-    surrogate: Surrogate, tables: Sequence[Float[np.ndarray, "row action"]], scale: float
-) -> Float[np.ndarray, "rows score"]:
-    """Targets of outcomes / scale. Rows are centred first: the loss is the same, and float32 keeps its digits."""
-    n, target = len(tables[0]), None
-    for number, outcomes in enumerate(tables):
-        for start in range(0, n, JUDGED_AT_A_TIME):
-            part = np.asarray(outcomes[start : start + JUDGED_AT_A_TIME], np.float64)
-            if surrogate.shift_invariant:
-                part = part - part.mean(axis=1, keepdims=True)
-            block = np.asarray(surrogate.target((part / scale).astype(np.float32)))
-            if target is None:
-                target = aligned_empty((n * len(tables), block.shape[1]))
-            target[number * n + start : number * n + start + len(block)] = block
-    assert target is not None
-    return target
-
-
-def _judge(
-    stack: StackFit,
-    x: Float[np.ndarray, "row feature"],
-    problem: PathProblem,
-    empty: OutOfFold,
-    model: ScoreModel | Mixture,
-) -> list[OutOfFold]:
-    """Each member on the fold it did not train on, a judge a fold."""
-    judges, feedback, modelled = [], problem.feedback, problem.modelled
-    for number, fold in enumerate(problem.folds):
-        judge = empty.fresh()
+def _out_of_fold(plan: Plan, stack: StackFit) -> list[OutOfFold]:
+    """Welfare of each member on the fold it did not train on, fold by fold."""
+    feedback, modelled = plan.problem.feedback, plan.problem.modelled
+    sums = []
+    for number, fold in enumerate(plan.problem.folds):
+        own = plan.out_of_fold()
         params = stack.select(stack.find(fold=number))
-        for start in range(0, len(fold), JUDGED_AT_A_TIME):
-            rows = fold[start : start + JUDGED_AT_A_TIME]
-            policies = member_policies(model, empty.surrogate, params, x[rows])
+        for start in range(0, len(fold), ROWS_AT_A_TIME):
+            rows = fold[start : start + ROWS_AT_A_TIME]
+            policies = member_policies(plan.model, own.surrogate, params, plan.x[rows])
             weights = None if feedback.weights is None else feedback.weights[rows]
-            judge.add(policies, feedback.outcomes[rows], weights, None if modelled is None else modelled[rows])
-        judges.append(judge)
-    return judges
+            own.add(policies, feedback.outcomes[rows], weights, None if modelled is None else modelled[rows])
+        sums.append(own)
+    return sums
 
 
-def _weighed(judges: Sequence[OutOfFold], weigh: Callable[[ZetaPath], Float[np.ndarray, " zeta"]]) -> ZetaPath:
-    path = sum(judges[1:], judges[0]).path()
+def _weighed(sums: Sequence[OutOfFold], weigh: Callable[[ZetaPath], Float[np.ndarray, " zeta"]]) -> ZetaPath:
+    path = sum(sums[1:], sums[0]).path()
     return replace(path, weight=weigh(path))

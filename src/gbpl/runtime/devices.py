@@ -1,10 +1,10 @@
 """Which devices a fit runs on, and the compilation cache.
 
-On a CPU, XLA does not spread many small products over cores; one JAX device a core does, so the member axis of
-a stack is sharded over them. JAX fixes its CPU devices at its first computation, so importing this module asks
-for one a core, unless JAX has computed before or was told a number; `GBPL_CPU_DEVICES=1` leaves it at one.
-Compiled functions are kept in `GBPL_CACHE_DIR` (a folder in the user's cache directory unless set; `off` for
-none) for the next process.
+On a CPU, XLA does not spread many small products over cores; one JAX device per core does, so the member axis of a
+stack is sharded over them. JAX fixes its CPU devices at its first computation, so importing this module asks for one
+per core, unless JAX has computed before or a number is set elsewhere; `GBPL_CPU_DEVICES=1` leaves it at one. Compiled
+functions are kept in `GBPL_CACHE_DIR` (a folder in the user's cache directory unless set; `off` for none) for the next
+process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ __all__ = [
 
 DeviceName = Literal["auto", "cpu", "gpu"]
 
-# jax.jit for what runs a few times: on a GPU the search for the fastest products takes a second or more a program and
-# shape, and what it finds may differ from run to run. Such a function cannot be called inside another compiled one.
+# jax.jit for what runs a few times: on a GPU the search for the fastest products takes a second or more per program and
+# shape, and its result may differ from run to run. Such a function cannot be called inside another compiled one.
 quick_jit: Any = partial(jax.jit, compiler_options={"xla_gpu_autotune_level": 0})
 
 
 def _prepare() -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wanted = int(os.environ.get("GBPL_CPU_DEVICES", cores))
-    told = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
-    if wanted > 1 and not told and jax.config.jax_num_cpu_devices < 1:  # type: ignore[attr-defined]
+    chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
+    if wanted > 1 and not chosen and jax.config.jax_num_cpu_devices < 1:  # type: ignore[attr-defined]
         with suppress(RuntimeError):  # JAX is already running: use the devices it has
             jax.config.update("jax_num_cpu_devices", wanted)
     where = os.environ.get("GBPL_CACHE_DIR", str(Path.home() / ".cache" / "gbpl" / "jax"))
@@ -54,7 +54,7 @@ def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[
         return list(jax.local_devices(backend=None if device == "auto" else device))
     except RuntimeError as error:
         raise ValueError(
-            f"device={device!r} is not to be had here: JAX sees {jax.devices()}; install gbpl[cuda] for an NVIDIA "
+            f"device={device!r} is not available here: JAX sees {jax.devices()}; install gbpl[cuda] for an NVIDIA "
             f"GPU, or use device='auto'"
         ) from error
 

@@ -1,11 +1,11 @@
 """Where independent tasks run: in this process, in others of this machine (joblib), or on a Ray cluster.
 
-What a task gives does not depend on where it runs. A fit's last digits depend on how many JAX devices share its
-members, so a worker gets as many CPU devices as this process has, and as many threads. `GBPL_CPU_DEVICES=1` makes
-tasks of one core each.
+The result of a task does not depend on where it runs. A fit's last digits depend on how many JAX devices share its
+members, so a worker gets as many CPU devices as this process has, and as many threads. With `GBPL_CPU_DEVICES=1` a task
+has one core.
 
-On Ray these are plain tasks and not joblib's backend for Ray: that one deals work to a pool of actors, and one that is
-killed ends the run with `ActorDiedError`, while a task is run again on another worker.
+On Ray these are plain tasks, not joblib's backend for Ray: that one deals work to a pool of actors, and an actor that
+is killed ends the run with `ActorDiedError`, while a task is run again on another worker.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WAITING = 2  # tasks handed out for each that can run: no worker waits for its n
 
 
 def check_engine(engine: str) -> str:
-    """Refuse an engine that is not to be had, before any work."""
+    """Refuse an engine that is not available, before any work."""
     if engine == LOCAL:
         return engine
     if engine == RAY:
@@ -62,7 +62,7 @@ def run_tasks(
 
     `engine` is "local" (here, in order), "ray" (tasks of the cluster `ray.init` has connected to, of the one that
     `RAY_ADDRESS` names, or of one started on this machine), or a joblib backend such as "loky". A task has `cpus` cores
-    and `gpus` GPUs to itself. What `function` raises is raised here, and the rest is given up.
+    and `gpus` GPUs to itself. What `function` raises is raised here, and the remaining tasks are cancelled.
 
     >>> sorted(run_tasks(abs, [-3, 2], engine="local"))
     [(0, 3), (1, 2)]
@@ -97,12 +97,12 @@ def in_chunks(
     results: list[Sequence[Any]] = [()] * len(chunks)
     bar = Progress("fitting", len(chunks), show=progress)
     try:
-        for done, (number, found) in enumerate(run_tasks(function, chunks, engine=engine, **task_needs(device)), 1):
-            results[number] = found
+        for done, (number, part) in enumerate(run_tasks(function, chunks, engine=engine, **task_needs(device)), 1):
+            results[number] = part
             bar.update(done, "tasks")
     finally:
         bar.close()
-    return [result for found in results for result in found]
+    return [result for part in results for result in part]
 
 
 # -- joblib -----------------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def _numbered(function: Callable[[Any], Any], number: int, item: Any) -> tuple[i
 def _by_joblib(
     function: Callable[[Any], Any], items: Sequence[Any], backend: str, workers: int
 ) -> Iterator[tuple[int, Any]]:
-    """Processes of this machine: what counts its cores or reads `GBPL_CPU_DEVICES` finds there what it finds here."""
+    """Processes of this machine, which have the cores and the `GBPL_CPU_DEVICES` of this one."""
     from joblib import Parallel, delayed
 
     parallel = Parallel(n_jobs=workers, backend=backend, return_as="generator_unordered", max_nbytes=None)
@@ -128,13 +128,13 @@ def _by_joblib(
 def _environment(cpus: int, gpus: int) -> dict[str, str]:
     """Variables of a worker: its JAX devices and the threads of XLA and BLAS, none of which look at Ray's limits."""
     count = str(cpus)
-    found = {"JAX_NUM_CPU_DEVICES": count, "PJRT_NPROC": count, "OMP_NUM_THREADS": count}
-    return found | ({"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} if gpus else {"JAX_PLATFORMS": "cpu"})
+    variables = {"JAX_NUM_CPU_DEVICES": count, "PJRT_NPROC": count, "OMP_NUM_THREADS": count}
+    return variables | ({"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} if gpus else {"JAX_PLATFORMS": "cpu"})
 
 
 @contextmanager
 def _cluster(cpus: int, gpus: int) -> Iterator[Any]:
-    """Ray with a node that is large enough, started for the time being if it was not running."""
+    """Ray with a node that is large enough, started for the duration of the block if it was not running."""
     import ray
 
     started = not ray.is_initialized()
@@ -180,7 +180,7 @@ def _by_ray(function: Callable[[Any], Any], items: Sequence[Any], cpus: int, gpu
 
 
 def _result(ray: Any, reference: Any, number: int) -> tuple[int, Any]:
-    """What a task gave; what it raised is raised as if it had run here."""
+    """The result of a task; what it raised is raised as if it had run here."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -188,5 +188,5 @@ def _result(ray: Any, reference: Any, number: int) -> tuple[int, Any]:
     except ray.exceptions.RayError as error:
         raise RuntimeError(
             f"task {number} was lost with its worker {RETRIES + 1} times ({type(error).__name__}); look for a lack of "
-            "memory on the nodes, and give the tasks more cores each, so that fewer run side by side"
+            "memory on the nodes, and give each task more cores, so that fewer run side by side"
         ) from error

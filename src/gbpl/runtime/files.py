@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under another name beside the old one, then put in its place."""
+"""Files that are written whole or not at all: under another name beside the old one, then put in its place."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ UNWRITTEN = "cannot be written"
 
 
 def check_target(path: Path) -> Path:
-    """The file to write, behind a link the one it leads to; one that cannot be written is refused, before any work."""
+    """The file to write (that behind a link); one that cannot be written is refused, before any work."""
     target = Path(os.path.realpath(path))
     folder = target.parent if path.is_symlink() else path.parent
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file in it")
     if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is no file that can be replaced; name another")
+        raise ValueError(f"{path} is not a file that can be replaced; name another")
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}, so {path.name} cannot be written there; make it first")
     if not os.access(folder, os.W_OK):
-        raise ValueError(f"the folder {folder} is not to be written to; choose another one")
+        raise ValueError(f"the folder {folder} cannot be written to; choose another one")
     return target
 
 
 def check_folder(out: Path) -> None:
     """Refuse a folder that cannot be written or made, before any work."""
     if os.path.lexists(out) and not out.is_dir():
-        raise ValueError(f"{out} is a file; name a folder, or one that is still to be made")
+        raise ValueError(f"{out} is a file; name a folder, or one that does not exist yet")
     if not out.parent.is_dir():
         raise ValueError(f"there is no folder {out.parent}, so {out.name} cannot be made there; make it first")
     place = out if out.is_dir() else out.parent
     if not os.access(place, os.W_OK | os.X_OK):
-        raise ValueError(f"the folder {place} is not to be written to; choose another one")
+        raise ValueError(f"the folder {place} cannot be written to; choose another one")
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system finds wrong, with the file that was wanted instead of a temporary one."""
+    """Errors of the system name the file that was asked for, not a temporary one."""
     try:
         yield
     except OSError as error:
@@ -56,14 +56,14 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` when the block ends well and goes when it does not."""
+    """A name to write to, which becomes `path` when the block succeeds and is removed when it fails."""
     with writing(path), placed(path) as name:
         yield name
 
 
 @contextmanager
 def placed(path: Path) -> Iterator[Path]:
-    """The same for a block that does not only write: what the system finds wrong in it is left as it is."""
+    """The same for a block that does more than write: errors of the system are raised as they are."""
     target = check_target(path)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=PREFIX, suffix=path.suffix)
     os.close(handle)
@@ -91,7 +91,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def together(out: Path) -> Iterator[Path]:
-    """A folder to write to, whose files go to `out` when the block ends well: all of them, or none."""
+    """A folder to write to, whose files go to `out` when the block succeeds: all of them, or none."""
     check_folder(out)
     place = out if out.is_dir() else out.parent
     with writing(out), tempfile.TemporaryDirectory(dir=place, prefix=PREFIX) as name:
@@ -130,7 +130,7 @@ def _undo(target: Path, old: Path) -> None:
 
 
 def _keep(target: Path, old: Path) -> None:
-    """A second name for what is there now."""
+    """Keep the present file under a second name."""
     try:
         os.link(target, old)
     except OSError:  # not every file system has links

@@ -1,4 +1,4 @@
-"""Memory that is free but still counted as this process's own."""
+"""Memory that this process has freed but not yet given back to the system."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """One line on standard error, drawn after `delay` seconds, gone when done; `show=False` keeps silent.
+    """One line on standard error, drawn after `delay` seconds and removed when done; `show=False` draws nothing.
 
-    `show=None` draws it where somebody can see it: a terminal or a notebook.
+    `show=None` draws it where it can be seen: in a terminal or a notebook.
     """
 
     def __init__(self, what: str, total: int, *, show: bool | None = None, delay: float = 2.0) -> None:

@@ -1,4 +1,4 @@
-"""How many threads linear algebra takes: its own, or one where threads would only wait for each other."""
+"""How many threads linear algebra takes: its own choice, or one where threads would only wait for each other."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ one_thread = _OneThread()
 
 
 def few_threads(order: int) -> AbstractContextManager[None]:
-    """One thread for a small matrix: on busy cores the others cost more, waiting, than they do."""
+    """One thread for a small matrix: on busy cores more of them cost more by waiting than they save."""
     return one_thread() if order <= SMALL else nullcontext()

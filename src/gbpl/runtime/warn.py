@@ -27,10 +27,10 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 @contextmanager
 def collected(notes: list[str]) -> Iterator[None]:
     """Warnings to the user become notes, each once; those to programmers are raised as they would have been."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    for one in said:
+    for one in caught:
         if not issubclass(one.category, UserWarning):
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         elif (text := str(one.message)) not in notes:

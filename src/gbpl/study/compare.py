@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.feedback.full import FullFeedback
-from gbpl.feedback.logged import LoggedFeedback
-from gbpl.feedback.table import read_roles
+from gbpl.feedback.read import read_table
 from gbpl.frozen.file import SavedPolicy
-from gbpl.nuisance.cross_fit import CrossFit, Nuisances
-from gbpl.nuisance.off_policy import overlap_of, value_from
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.nuisance.nuisances import Nuisances
+from gbpl.nuisance.off_policy import construction_for, log_evaluator, overlap_of
 from gbpl.runtime.warn import collected
 from gbpl.study.options import check_folds
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import TableError
 from gbpl.tables.labels import by_label
 from gbpl.tables.roles import Roles
-from gbpl.value.estimate import Value, check_estimator_name, logged_value, mean_value
+from gbpl.value.estimate import Value
+from gbpl.value.evaluate import Evaluator
 from gbpl.value.overlap import OverlapReport
 
 if TYPE_CHECKING:
@@ -85,13 +86,13 @@ class Comparison:
 
 def roles_of(policy: SavedPolicy, **changed: Any) -> Roles:
     """The roles of the columns a policy was learned from, some of them changed."""
-    told: dict[str, Any] = dict((policy.summary or {}).get("roles") or {})
+    known: dict[str, Any] = dict((policy.summary or {}).get("roles") or {})
     given = {name: value for name, value in changed.items() if value is not None}
     if "outcomes" in given:
-        told = {}
+        known = {}
     elif given.keys() & {"outcome", "action"}:
-        told["outcomes"] = None
-    return Roles(**(told | given))
+        known["outcomes"] = None
+    return Roles(**(known | given))
 
 
 def _costs(policy: SavedPolicy) -> dict[str, float]:
@@ -105,60 +106,36 @@ def _encoder(policy: SavedPolicy) -> Encoder:
     return policy.encoder
 
 
-class _Judge:
-    """Rows with outcomes, read by the roles and actions of a policy: what decisions are worth on them."""
+class _Rows:
+    """Rows with outcomes, read by the roles and actions of a policy, and what decisions are worth on them."""
 
     def __init__(
         self, policy: SavedPolicy, frame: Any, roles: Mapping[str, Any], cost: Mapping[Any, float] | None,
         estimator: str, source: str,
     ) -> None:  # fmt: skip
-        check_estimator_name(estimator)
-        self.estimator, self.labels = estimator, policy.actions_.tolist()
+        self.construction, self.labels = construction_for(estimator), policy.actions_.tolist()
         named = roles_of(policy, **roles)
-        data = read_roles(frame, named, _encoder(policy), what=source, actions=self.labels)
-        self.data, self.notes = data, list(data.notes)
-        costs = by_label(_costs(policy) if cost is None else cost, self.labels, "cost") or None
-        shared: dict[str, Any] = {
-            "actions": self.labels, "cost": costs, "sample_weight": data.weight, "groups": data.group,
-        }  # fmt: skip
-        self.nuisances: Nuisances | None = None
-        if data.taken is None:
-            self.full = FullFeedback.of(data.x, data.y, **shared)
-            return
-        check_folds(data, named, CrossFit().folds)
-        log = LoggedFeedback.of(
-            data.x, data.y, data.action, propensity=data.propensity, controls=data.controls, **shared
+        self.table = read_table(frame, named, _encoder(policy), what=source, actions=self.labels)
+        self.notes = list(self.table.notes)
+        feedback = self.table.feedback.less(
+            by_label(_costs(policy) if cost is None else cost, self.labels, "cost") or None
         )
-        self.needed = "dr" if estimator in ("dr", "dm") else "ipw"
+        self.nuisances: Nuisances | None = None
+        if isinstance(feedback, FullFeedback):
+            self.evaluator = Evaluator.of_outcomes(feedback)
+            return
+        check_folds(self.table, named, CrossFit().folds)
         with collected(self.notes):
-            self.nuisances = CrossFit().run(log, self.needed)
+            self.nuisances = CrossFit().run(feedback, self.construction)
+        self.evaluator = log_evaluator(feedback, self.nuisances, estimator)
 
-    def decided(self, policy: SavedPolicy, table: Any) -> Float[np.ndarray, "row action"]:
-        """A policy's decisions on the rows that count, a one for the action taken."""
-        place = {label: number for number, label in enumerate(self.labels)}
-        chosen = policy.decide(table).action[self.data.kept]
-        return np.eye(len(place))[[place[label] for label in chosen.tolist()]]
-
-    def worth(self, table: Float[np.ndarray, "row action"]) -> Value:
-        if self.nuisances is not None:
-            return value_from(self.nuisances, table, estimator=self.estimator)
-        return mean_value(table, self.full.outcomes, weights=self.full.weights, groups=self.full.groups)
-
-    def alternatives(self) -> list[tuple[str, Value]]:
-        """Everybody gets one action, for each of them, and the policy that wrote the log."""
-        count, rows = len(self.labels), len(self.data.x)
-        found = [
-            (f"everybody gets {label}", self.worth(np.broadcast_to(np.eye(count)[number], (rows, count))))
-            for number, label in enumerate(self.labels)
-        ]
-        if self.nuisances is not None:
-            log = self.nuisances.feedback
-            found.append(("as logged", logged_value(log.net_outcome, weights=log.weights, groups=log.groups)))
-        return found
+    def decided(self, policy: SavedPolicy, frame: Any) -> Float[np.ndarray, "row action"]:
+        """A policy's decisions on the rows that count, with a one for the action taken."""
+        return self.evaluator.table(policy.decide(frame).action[self.table.kept], "deterministic")
 
     def overlap(self, table: Float[np.ndarray, "row action"]) -> OverlapReport | None:
         known = self.nuisances
-        return None if known is None else overlap_of(known, known.pseudo_outcomes(self.needed), table)
+        return None if known is None else overlap_of(known, known.pseudo_outcomes(self.construction), table)
 
 
 def evaluate_policy(
@@ -175,17 +152,17 @@ def evaluate_policy(
     Roles of columns and costs are those of the fit unless others are given. The estimator is `"dr"`, `"ipw"`, `"snipw"`
     or `"dm"`, with models of the log cross-fitted on these rows.
     """
-    judge = _Judge(policy, frame, roles, cost, estimator, source)
-    table = judge.decided(policy, judge.data.table)
-    value = judge.worth(table)
+    rows = _Rows(policy, frame, roles, cost, estimator, source)
+    table = rows.decided(policy, rows.table.features)
+    value = rows.evaluator.value_of(table)
     return Evaluation(
-        actions=judge.labels,
+        actions=rows.labels,
         shares=table.mean(axis=0),
         value=value,
-        alternatives=[(name, other, value - other) for name, other in judge.alternatives()],
-        overlap=judge.overlap(table),
+        alternatives=[(other.label, other.value, value - other.value) for other in rows.evaluator.alternatives()],
+        overlap=rows.overlap(table),
         rows=len(table),
-        notes=judge.notes,
+        notes=rows.notes,
     )
 
 
@@ -206,13 +183,13 @@ def compare_policies(
             f"the first policy has the actions {mine}, the second {yours}; only like can be compared with like"
         )
     _encoder(second)
-    judge = _Judge(first, frame, roles, cost, estimator, source)
-    one, other = judge.decided(first, judge.data.table), judge.decided(second, frame)
-    values = judge.worth(one), judge.worth(other)
+    rows = _Rows(first, frame, roles, cost, estimator, source)
+    one, other = rows.decided(first, rows.table.features), rows.decided(second, frame)
+    values = rows.evaluator.value_of(one), rows.evaluator.value_of(other)
     return Comparison(
         *values,
         difference=values[0] - values[1],
         differ=float(np.mean(np.any(one != other, axis=1))),
         rows=len(one),
-        notes=judge.notes,
+        notes=rows.notes,
     )

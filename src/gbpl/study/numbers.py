@@ -1,7 +1,7 @@
-"""What a study's policy is worth, out of fold: against alternatives, at other costs, with rows handed to a person.
+"""What a study says of its policy, out of fold: against alternatives, at other costs, with rows handed to a person.
 
-Every number here is a mean over rows of one number a row (`value.estimate`), so differences and mixtures of policies
-come with their errors at no cost.
+Every value is a mean over rows of one number per row (`value.estimate`), so differences and mixtures of policies come
+with their errors at no cost.
 """
 
 from __future__ import annotations
@@ -15,32 +15,34 @@ from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.posterior.methods import PosteriorError
 from gbpl.posterior.posterior import Draws
 from gbpl.value.estimate import Value
+from gbpl.value.evaluate import LOGGING
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["LEVELS", "PROBABILITIES", "Worth"]
+__all__ = ["LEVELS", "PROBABILITIES", "StudyNumbers"]
 
 PROBABILITIES = (0.5 + np.arange(201)) / 201  # of the quantiles that stand for draws
 LEVELS = np.linspace(0.0, 1.0, 21)
 GROUPS = 5
-LOGGED = "as logged"
 
 
 def _quantiles(draws: Draws) -> list[float]:
-    found: list[float] = np.quantile(draws.values, PROBABILITIES).tolist()
-    return found
+    quantiles: list[float] = np.quantile(draws.values, PROBABILITIES).tolist()
+    return quantiles
 
 
-class Worth:
-    """A policy fitted by `GBPLNet` under a rule: `decided` are its actions out of fold, column numbers."""
+class StudyNumbers:
+    """A fitted policy under a rule: `decided` are its actions out of fold, column numbers."""
 
-    def __init__(self, policy: GBPLNet, decided: Int[np.ndarray, " row"], default: int, *, logged: bool) -> None:
-        self.policy, self.default, self.logged = policy, default, logged
+    def __init__(self, policy: GBPLNet, decided: Int[np.ndarray, " row"], default: int) -> None:
+        self.policy, self.default = policy, default
         self.labels = policy.actions_.tolist()
         self.table: Float[np.ndarray, "row action"] = np.eye(len(self.labels))[decided]
-        self.value = policy.out_of_fold_value(self.table)
-        self.single = [policy.out_of_fold_value(label) for label in self.labels]
+        evaluator = policy.training("learn again").evaluator("dr")
+        self.value = evaluator.value(self.table)
+        self.options = evaluator.alternatives()
+        self.single = [option.value for option in self.options if option.action is not None]
 
     def welfare(self) -> dict[str, Any]:
         """Estimate and error, and draws of it, in which the posterior's spread is added to that of the rows."""
@@ -52,32 +54,33 @@ class Worth:
     def alternatives(self) -> list[dict[str, Any]]:
         """Everybody gets one action, for each of them, and the policy that wrote the log."""
         best = int(np.argmax([value.estimate for value in self.single]))
-        found = []
-        for number, (label, value) in enumerate(zip(self.labels, self.single, strict=True)):
-            told = {"label": f"everybody gets {label}", "action": number}
-            found.append(told | self._against(value, self.value - value, label) | {"best": number == best})
-        if self.logged and "logging" not in self.labels:
-            gain = self.policy.out_of_fold_value(self.table, baseline="logging")
-            told = {"label": LOGGED, "action": None}
-            found.append(told | self._against(self.value - gain, gain, "logging") | {"best": False})
-        return found
-
-    def _against(self, value: Value, gain: Value, baseline: Any) -> dict[str, Any]:
-        draws = self.policy.population_welfare(self.table, rule="deterministic", baseline=baseline)
-        return {
-            "value": value.estimate,
-            "se": value.se,
-            "gain": gain.estimate,
-            "gain_se": gain.se,
-            "gain_quantiles": _quantiles(draws),
-            "chance": draws.above(0.0),
-        }
+        listed = []
+        for option in self.options:
+            if option.action is None and LOGGING in self.labels:
+                continue
+            gain = self.value - option.value
+            baseline = LOGGING if option.action is None else self.labels[option.action]
+            draws = self.policy.population_welfare(self.table, rule="deterministic", baseline=baseline)
+            listed.append(
+                {
+                    "label": option.label,
+                    "action": option.action,
+                    "value": option.value.estimate,
+                    "se": option.value.se,
+                    "gain": gain.estimate,
+                    "gain_se": gain.se,
+                    "gain_quantiles": _quantiles(draws),
+                    "chance": draws.above(0.0),
+                    "best": option.action == best,
+                }
+            )
+        return listed
 
     def moments(self) -> dict[str, Any]:
-        """Estimates of the policy's worth, each action's, and each action's share under the policy, with covariance.
+        """Estimates of the policy's value, each action's, and each action's share under the policy, with covariance.
 
-        sum_g (sum_{i in g} w_i (v_i - V)) (...)' G / (G - 1), weights summing to one: what a report needs to reckon
-        with other costs.
+        sum_g (sum_{i in g} w_i (v_i - V)) (...)' G / (G - 1), weights summing to one: what a report needs to move to
+        other costs.
         """
         first = self.value
         shares = [Value(column, "share", first.weights, first.groups) for column in self.table.T]
@@ -94,7 +97,7 @@ class Worth:
     def disagreement(
         self, split: Float[np.ndarray, " row"], given: Int[np.ndarray, " row"], level: float
     ) -> dict[str, Any]:
-        """Rows by disagreement and action, and the worth where those above a level get the default action instead."""
+        """Rows by disagreement and action, and the value where those above a level get the default action instead."""
         usual = self.single[self.default].influence
         curve = []
         for at in sorted({*LEVELS.tolist(), level}):
@@ -119,12 +122,12 @@ class Worth:
         best = np.argmax(np.where(np.arange(gain.shape[1]) == self.default, -np.inf, gain), axis=1)
         expected = gain[np.arange(len(gain)), best]
         done = self.policy.out_of_fold_value(np.eye(gain.shape[1])[best]) - self.single[self.default]
-        found = []
+        groups = []
         for rows in np.array_split(np.argsort(expected, kind="stable"), GROUPS):
             weights = None if done.weights is None else done.weights[rows]
             part = Value(
                 done.influence[rows], done.estimator, weights, None if done.groups is None else done.groups[rows]
             )
             mean = float(np.average(expected[rows], weights=weights))
-            found.append({"expected": mean, "estimate": part.estimate, "se": part.se, "rows": len(rows)})
-        return found
+            groups.append({"expected": mean, "estimate": part.estimate, "se": part.se, "rows": len(rows)})
+        return groups

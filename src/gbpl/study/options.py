@@ -10,16 +10,17 @@ import numpy as np
 from sklearn.base import clone
 
 from gbpl.certificates.certificate import CertificateSettings
+from gbpl.decisions.decisions import DEFER
 from gbpl.estimators.gbplnet import GBPLNet
-from gbpl.feedback.table import TableData
-from gbpl.frozen.freeze import check_frozen
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.read import TableFeedback
+from gbpl.frozen.freeze import check_model
+from gbpl.models.adapters import as_model
 from gbpl.tables.frames import TableError
 from gbpl.tables.labels import by_label, same_label
 from gbpl.tables.roles import Roles
 
-__all__ = ["DEFER", "Terms", "check_folds", "checked_estimator"]
-
-DEFER = 0.8  # two actions: handed to a person where fewer than 60 in 100 draws agree
+__all__ = ["Terms", "check_folds", "checked_estimator"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,9 +34,9 @@ class Terms:
     outcome_range: tuple[float, float] | None
 
     @classmethod
-    def of(cls, data: TableData, cost: Any, capacity: Any, default: Any, defer: float, outcome_range: Any) -> Terms:
+    def of(cls, data: TableFeedback, cost: Any, capacity: Any, default: Any, defer: float, outcome_range: Any) -> Terms:
         """Checked; `outcome_range` becomes that of outcomes net of costs where those are what is certified."""
-        labels = data.actions
+        labels = data.labels
         costs, limits = by_label(cost, labels, "cost"), by_label(capacity, labels, "capacity")
         chosen = labels[0] if default is None else same_label(default, labels, "default")
         for label, share in limits.items():
@@ -51,22 +52,24 @@ class Terms:
         return cls(costs, limits, chosen, defer, _checked_range(outcome_range, data, costs))
 
 
-def _checked_range(given: Any, data: TableData, cost: Mapping[Any, float]) -> tuple[float, float] | None:
+def _checked_range(given: Any, data: TableFeedback, cost: Mapping[Any, float]) -> tuple[float, float] | None:
     """The range of a certificate; what would be refused after the fit is refused before it."""
     if given is None:
         return None
     low, high = CertificateSettings(outcome_range=given).outcome_range
-    if data.group is not None or (data.weight is not None and np.ptp(data.weight) > 0.0):
+    feedback = data.feedback
+    if feedback.groups is not None or (feedback.weights is not None and np.ptp(feedback.weights) > 0.0):
         raise TableError("a certificate needs rows that are independent and count the same; leave group and weight out")
-    outside = (data.y < low) | (data.y > high)
+    outcomes = feedback.outcome if isinstance(feedback, LoggedFeedback) else feedback.outcomes
+    outside = (outcomes < low) | (outcomes > high)
     if outside.any():
         raise TableError(
-            f"an outcome is {data.y[outside][0]:g}, outside the outcome range ({low:g}, {high:g}); state the range "
+            f"an outcome is {outcomes[outside][0]:g}, outside the outcome range ({low:g}, {high:g}); state the range "
             "that outcomes can take, or cut them to it first"
         )
-    if data.taken is not None:
+    if data.logged:
         return low, high
-    paid = [cost.get(label, 0.0) for label in data.actions]
+    paid = [cost.get(label, 0.0) for label in data.labels]
     return low - max(paid), high - min(paid)
 
 
@@ -83,21 +86,23 @@ def checked_estimator(estimator: GBPLNet | None, seed: int) -> GBPLNet:
             f"estimator has pseudo_outcome={estimator.pseudo_outcome!r}, and a study judges by an outcome model; use "
             "'dr'"
         )
-    check_frozen(estimator.model)
+    if estimator.model is not None and not (isinstance(estimator.model, str) and estimator.model == "auto"):
+        check_model(as_model(estimator.model))  # what cannot be saved is refused before it is fitted
     return clone(estimator)
 
 
-def check_folds(data: TableData, roles: Roles, folds: int) -> None:
+def check_folds(data: TableFeedback, roles: Roles, folds: int) -> None:
     """Every fold needs a group, and a row with each action."""
-    if data.group is not None and (count := int(data.group.max()) + 1) < folds:
+    feedback = data.feedback
+    if feedback.groups is not None and (count := int(feedback.groups.max()) + 1) < folds:
         raise TableError(
             f"{roles.group!r} has {count} groups, and {folds} are needed to judge by groups left out; leave it out"
         )
-    if data.taken is not None:
-        counts = np.bincount(data.taken)
+    if isinstance(feedback, LoggedFeedback):
+        counts = np.bincount(feedback.action)
         rarest = int(np.argmin(counts))
         if counts[rarest] < folds:
             raise TableError(
-                f"the action {data.actions[rarest]!r} is taken in {counts[rarest]} of {len(data.taken)} rows, and "
+                f"the action {data.labels[rarest]!r} is taken in {counts[rarest]} of {len(feedback)} rows, and "
                 f"{folds} are needed to judge it; join it with another, or leave its rows out"
             )

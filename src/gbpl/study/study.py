@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.certificates.certificate import Certificate
-from gbpl.decisions.gain import capacity_prices, priced_action
+from gbpl.decisions.capacity import capacity_prices, priced_action
+from gbpl.decisions.decisions import DEFER, Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
-from gbpl.feedback.table import TableData, check_rows, read_roles
+from gbpl.feedback.read import TableFeedback, check_rows, read_table
 from gbpl.frozen.file import SavedPolicy
-from gbpl.frozen.policy import Decisions, Rule
 from gbpl.runtime.warn import collected
-from gbpl.study.options import DEFER, Terms, check_folds, checked_estimator
+from gbpl.study.options import Terms, check_folds, checked_estimator
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import column_names, rows_of
@@ -57,22 +57,22 @@ class Study:
 
 
 def _ruled(
-    policy: GBPLNet, frozen: SavedPolicy, data: TableData, terms: Terms, notes: list[str]
+    policy: GBPLNet, frozen: SavedPolicy, data: TableFeedback, terms: Terms, notes: list[str]
 ) -> tuple[Rule, Int[np.ndarray, " row"]]:
     """The rule, and what it decides of each row out of fold; both within the capacities, each at its own prices."""
-    default = data.actions.index(terms.default)
+    default = data.labels.index(terms.default)
     rule = Rule(default, terms.defer)
-    deviation = policy._rows_of_fit("learn again").fit.deviation
+    deviation = policy.training("learn again").fit.deviation
     slope = policy.gain_slope_
     assert deviation is not None
     assert slope is not None
     decided = deterministic(deviation)
     if not terms.capacity:
         return rule, decided
-    limits = {data.actions.index(label): share for label, share in terms.capacity.items()}
+    limits = {data.labels.index(label): share for label, share in terms.capacity.items()}
     # Of the whole table, as `decide` will see it: the same rows in the same blocks are added up in the same order.
-    inside = frozen.with_study(rule=rule, encoder=None, summary=None).expected_gain(data.table)[data.kept]
-    free = deterministic(frozen.predict_proba(data.table)[data.kept])
+    inside = frozen.with_study(rule=rule, encoder=None, summary=None).expected_gain(data.features)[data.kept]
+    free = deterministic(frozen.predict_proba(data.features)[data.kept])
     prices = _prices(inside, free, slope.slope, limits, default)
     if slope.slope == 0.0 and prices.any():
         notes.append("the data do not bear out who gains most, so nobody gets an action of limited capacity")
@@ -142,18 +142,18 @@ def learn(
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
     encoder, notes = Encoder.fit(frame, roles.features, exclude=roles.used())
-    data = read_roles(frame, roles, encoder, what=source)
+    data = read_table(frame, roles, encoder, what=source)
     terms = Terms.of(data, cost, capacity, default, defer, outcome_range)
-    check_folds(data, roles, max(policy.committee or 2, 2 if data.taken is None else policy.nuisance_folds))
+    check_folds(data, roles, max(policy.committee or 2, policy.nuisance_folds if data.logged else 2))
     notes = [*notes, *data.notes]
     certificate: Certificate | None = None
     with collected(notes):
-        policy.set_params(actions=data.actions).fit(**data.arguments(), cost=terms.cost or None)
+        policy.set_params(actions=data.labels).fit(data.feedback.less(terms.cost or None))
         if terms.outcome_range is not None:
             certificate = policy.certificate(outcome_range=terms.outcome_range)
     frozen = policy.frozen()
     rule, decided = _ruled(policy, frozen, data, terms, notes)
-    decisions = frozen.with_study(rule=rule, encoder=encoder, summary=None).decide(data.table).rows(data.kept)
+    decisions = frozen.with_study(rule=rule, encoder=encoder, summary=None).decide(data.features).rows(data.kept)
     parts = StudyParts(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, source=source, notes=notes,

@@ -16,12 +16,13 @@ import jax
 import numpy as np
 import sklearn
 
+from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
-from gbpl.feedback.table import TableData
-from gbpl.frozen.policy import Decisions, Rule
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.read import TableFeedback
 from gbpl.runtime.json import plain
 from gbpl.study.imitation import imitation
-from gbpl.study.numbers import PROBABILITIES, Worth
+from gbpl.study.numbers import PROBABILITIES, StudyNumbers
 from gbpl.study.who import by_feature, review
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.roles import Roles
@@ -40,7 +41,7 @@ class StudyParts:
     """What a summary is made of; `decided` are the actions out of fold, column numbers, by the rule of the study."""
 
     policy: GBPLNet
-    data: TableData
+    data: TableFeedback
     roles: Roles
     encoder: Encoder
     frame: Any
@@ -58,9 +59,9 @@ class StudyParts:
 def summarize(parts: StudyParts) -> dict[str, Any]:
     """The summary of a study, in plain Python types; None for what is not a finite number."""
     policy, data, rule = parts.policy, parts.data, parts.rule
-    worth = Worth(policy, parts.decided, rule.default, logged=data.taken is not None)
-    place = {label: number for number, label in enumerate(data.actions)}
-    given = np.fromiter(map(place.__getitem__, parts.decisions.action.tolist()), np.int64, len(data.x))
+    numbers = StudyNumbers(policy, parts.decided, rule.default)
+    place = {label: number for number, label in enumerate(data.labels)}
+    given = np.fromiter(map(place.__getitem__, parts.decisions.action.tolist()), np.int64, len(data.feedback))
     split = parts.decisions.disagreement
     assert split is not None
     deferred = split > rule.defer
@@ -72,16 +73,16 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "roles": parts.roles.to_json(),
         "actions": _actions(parts, given),
         "default": rule.default,
-        "welfare": worth.welfare() | {"net_of_cost": any(parts.cost.values())},
-        "alternatives": worth.alternatives(),
-        "moments": worth.moments(),
+        "welfare": numbers.welfare() | {"net_of_cost": any(parts.cost.values())},
+        "alternatives": numbers.alternatives(),
+        "moments": numbers.moments(),
         "who": by_feature(parts.frame, parts.encoder, data.kept, given, deferred, len(place)),
-        "tree": imitation(data.x, parts.encoder, given),
-        "disagreement": worth.disagreement(split, given, rule.defer),
-        "review": review(data.x, parts.encoder, deferred),
+        "tree": imitation(data.feedback.x, parts.encoder, given),
+        "disagreement": numbers.disagreement(split, given, rule.defer),
+        "review": review(data.feedback.x, parts.encoder, deferred),
         "overlap": policy.overlap_.to_dict() if hasattr(policy, "overlap_") else None,
         "zeta_path": policy.zeta_path_.to_dict(),
-        "calibration": worth.calibration(),
+        "calibration": numbers.calibration(),
         "certificate": _certificate(parts.certificate),
         "settings": policy.get_params(deep=False) | {"defer": rule.defer, "prices": rule.prices},
         "versions": _versions(),
@@ -101,7 +102,7 @@ def _versions() -> dict[str, str]:
 
 
 def _propensity_words(parts: StudyParts) -> str | None:
-    given, labels = parts.roles.propensity, parts.data.actions
+    given, labels = parts.roles.propensity, parts.data.labels
     if parts.roles.outcomes is not None:
         return None
     if given is None:
@@ -133,8 +134,10 @@ def _data(parts: StudyParts) -> dict[str, Any]:
 
 
 def _actions(parts: StudyParts, given: Int[np.ndarray, " row"]) -> list[dict[str, Any]]:
-    labels, taken = parts.data.actions, parts.data.taken
-    logged = [None] * len(labels) if taken is None else np.bincount(taken, minlength=len(labels)).tolist()
+    labels, feedback = parts.data.labels, parts.data.feedback
+    logged: list[int | None] = [None] * len(labels)
+    if isinstance(feedback, LoggedFeedback):
+        logged = np.bincount(feedback.action, minlength=len(labels)).tolist()
     shares = np.bincount(given, minlength=len(labels)) / len(given)
     return [
         {

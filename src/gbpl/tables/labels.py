@@ -139,9 +139,10 @@ def labels_taken(
     place = [list(actions).index(same_label(label, actions, f"column {name!r}")) for label in present_labels]
     never = [label for number, label in enumerate(actions) if number not in place]
     if never:
+        more = f" (nor {len(never) - 1} more)" if len(never) > 1 else ""
         raise TableError(
-            f"no row took the action {never[0]!r} of the policy, so {name!r} cannot say what that is worth; bring rows "
-            "with it"
+            f"no row took the action {never[0]!r}{more}, so {name!r} says nothing about it; leave it out of the "
+            "actions, or bring rows with it"
         )
     return np.array(place)[taken], list(actions)
 

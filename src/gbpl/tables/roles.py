@@ -69,9 +69,9 @@ class Roles:
             names.append(self.propensity)
         return names
 
-    def check(self, available: Sequence[str], what: str) -> None:
-        """Refuse names the table does not have, and columns with two roles."""
-        names = [*self.used(), *(self.features or ())]
+    def check(self, available: Sequence[str], what: str, also: Sequence[str] = ()) -> None:
+        """Refuse names the table does not have, and columns with two roles; `also` are further columns with a role."""
+        names = [*self.used(), *also, *(self.features or ())]
         require_columns(names, list(available), what)
         twice = [name for number, name in enumerate(names) if name in names[:number]]
         if twice:

@@ -1,17 +1,17 @@
 """Welfare, penalized welfare and regret of a policy on a table of outcomes (sections 2 and 8).
 
 `outcomes` may be realized outcomes, pseudo-outcomes or known conditional means: what a number speaks of is what
-was put in. A policy is a row of action probabilities each; a deterministic rule is one with zeros and a one.
+was put in. A policy has action probabilities for each row; a deterministic rule has zeros and a one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float
 
     from gbpl.surrogates import Surrogate
 
@@ -22,11 +22,14 @@ def _mean(values: Float[np.ndarray, " row"], sample_weight: Float[np.ndarray, " 
     return float(np.average(values, weights=sample_weight))
 
 
-def deterministic(policy: Float[np.ndarray, "row action"]) -> Int[np.ndarray, " row"]:
-    """Most probable action, a column number; two equal probabilities go to action 1, as in the paper's f >= 0."""
-    if policy.shape[1] == 2:
-        return (policy[:, 1] >= policy[:, 0]).astype(np.int64)
-    return np.argmax(policy, axis=1)
+def deterministic(policy: Any) -> Any:
+    """Most probable action, a column number; two equal probabilities go to action 1, as in the paper's f >= 0.
+
+    The one deterministic rule: of numpy's arrays and of JAX's, with any axes before that of the actions.
+    """
+    if policy.shape[-1] == 2:
+        return (policy[..., 1] >= policy[..., 0]).astype(int)
+    return policy.argmax(axis=-1)
 
 
 def welfare(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.feedback.full import Standardizer
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import member_outputs
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.fitting.members import Member

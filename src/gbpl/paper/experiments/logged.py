@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.feedback.full import Standardizer
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import member_outputs
 from gbpl.fitting.losses import OneOf
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import StackProblem
-from gbpl.nuisance.cross_fit import CrossFit, CrossFitting, MaskedSquare, Nuisances, cross_fit
+from gbpl.nuisance.cross_fit import CrossFit
+from gbpl.nuisance.learners import MaskedSquare
+from gbpl.nuisance.nuisances import Nuisances
+from gbpl.nuisance.plan import fit_plans
 from gbpl.paper.experiments.full import losses_of, member_policies_of, scaled_tables
 from gbpl.paper.experiments.protocol import ZETAS, Settings, Trial, cross_validated, measures, outcome_scale, rule
 from gbpl.paper.experiments.records import Record
@@ -119,14 +122,14 @@ def _log(trial: Trial) -> LoggedFeedback:
 
 def _nuisances(trials: Sequence[Trial], settings: Settings) -> list[Nuisances]:
     """Two-fold cross-fitted outcome networks of each trial, with a masked loss."""
-    fittings = []
+    plans = []
     for trial in trials:
         cross = CrossFit(
             folds=2, committee=None, outcome_model=settings.network, seed=trial.number, fit_config=settings.config,
             device=settings.device, progress=False, clip=0.0,  # type: ignore[arg-type]
         )  # fmt: skip
-        fittings.append(CrossFitting(cross, _log(trial), "dr"))
-    return cross_fit(fittings)
+        plans.append(cross.plan(_log(trial), "dr"))
+    return fit_plans(plans)
 
 
 def _plugged(

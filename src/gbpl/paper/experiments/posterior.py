@@ -19,7 +19,7 @@ import numpy as np
 
 from gbpl.datasets import OneDimensionalDesign, Sample
 from gbpl.decisions.rules import disagreement, threshold_rule
-from gbpl.estimators.gbplnet import fit_many
+from gbpl.estimators.many import fit_many
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import StackProblem
 from gbpl.paper.experiments.catalog import DEFAULT, LEVELS, TABLES

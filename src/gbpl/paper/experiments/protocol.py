@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.datasets import LoggedSample, Sample
-from gbpl.estimators.gbplnet import GBPLNet, fit_many
+from gbpl.estimators.gbplnet import GBPLNet
+from gbpl.estimators.many import fit_many
 from gbpl.feedback.full import FullFeedback
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.stack import Objective, StackFit, StackProblem, fit_stacks

@@ -19,7 +19,7 @@ from gbpl.datasets import (
     SemiSyntheticDesign,
 )
 from gbpl.datasets.openml import load_regression
-from gbpl.feedback.full import Standardizer
+from gbpl.feedback.standardize import Standardizer
 from gbpl.paper.experiments.catalog import TABLES
 from gbpl.paper.experiments.full import full_records
 from gbpl.paper.experiments.logged import logged_records

@@ -1,0 +1,76 @@
+"""What is decided for each row, and by which rule: the one kind of decision that rules, policies and files give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+__all__ = ["DEFER", "Decisions", "Rule"]
+
+DEFER = 0.8  # disagreement above which a person decides; two actions: where fewer than 60 in 100 draws agree
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How a policy is used: the default action, who is handed to a person, and what limited actions cost.
+
+    Rows with a disagreement above `defer` are for a person. `prices`, in outcome units and one per action, keep limited
+    actions within their capacity; 0 for the others.
+    """
+
+    default: int = 0
+    defer: float = DEFER
+    prices: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decisions:
+    """One action per row, and how sure that is; None for what is not known.
+
+    `action` holds labels, or column numbers where a rule was given arrays; `actions` are the labels in the order of the
+    columns. `probability` is the share of posterior draws that would take each action (for rules: the table they were
+    given), `disagreement` how split the draws are, `deferred` which rows are for a person, `expected_gain` what the
+    action is expected to gain over the default one, net of costs, and `inclusion`, under limited capacity, the share of
+    draws that would give the row any other action than the default one. `counts` says what was filled in.
+    """
+
+    action: np.ndarray
+    actions: np.ndarray
+    probability: Float[np.ndarray, "row action"] | None = None
+    disagreement: Float[np.ndarray, " row"] | None = None
+    deferred: Bool[np.ndarray, " row"] | None = None
+    expected_gain: Float[np.ndarray, " row"] | None = None
+    inclusion: Float[np.ndarray, " row"] | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of_columns(cls, action: Int[np.ndarray, " row"], count: int, **known: Any) -> Decisions:
+        """By column numbers."""
+        return cls(action, np.arange(count), **known)
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    def rows(self, kept: Bool[np.ndarray, " row"]) -> Decisions:
+        """Those of some rows."""
+        columns = [part.name for part in fields(self) if part.name not in ("actions", "counts")]
+        known = {name: column for name in columns if (column := getattr(self, name)) is not None}
+        return replace(self, **{name: column[kept] for name, column in known.items()})
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """Columns by name, as `pandas.DataFrame` or `polars.DataFrame` take them; only those that are known."""
+        columns: dict[str, Any] = {"action": self.action}
+        if self.probability is not None:
+            columns |= {
+                f"probability of {label}": self.probability[:, a] for a, label in enumerate(self.actions.tolist())
+            }
+        for name in ("disagreement", "deferred", "expected_gain", "inclusion"):
+            if (column := getattr(self, name)) is not None:
+                columns[name.replace("_", " ")] = column
+        return columns

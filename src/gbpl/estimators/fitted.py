@@ -1,0 +1,236 @@
+"""What a fitted policy knows about itself: how sure it is, what it is worth, and how to keep it (sections 6 to 8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gbpl.certificates.certificate import Certificate, CertificateSettings
+from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate
+from gbpl.decisions.gain import GainSlope
+from gbpl.estimators.base import Policy
+from gbpl.estimators.training import AUTO_CALIBRATION, Training
+from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
+from gbpl.frozen.file import SavedPolicy
+from gbpl.frozen.freeze import freeze
+from gbpl.posterior.eta import EtaChoice
+from gbpl.posterior.methods import PosteriorError
+from gbpl.posterior.posterior import Draws, Posterior
+from gbpl.surrogates import Surrogate
+from gbpl.value.estimate import Value, check_estimator_name
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["FittedPolicy"]
+
+
+class FittedPolicy(Policy):
+    """A policy of members that were fitted along a path: what can be asked of it once `fit` has set `_training`."""
+
+    pseudo_outcome: str
+    surrogate_: Surrogate
+    model_: Any
+    params_: Any
+    member_weights_: Float[np.ndarray, " member"]
+    gain_slope_: GainSlope | None
+    _training: Training
+
+    def training(self, remedy: str, error: type[ValueError] = ValueError) -> Training:
+        """What the fit left behind; a policy without its training rows is refused, with a remedy."""
+        check_is_fitted(self)
+        training: Training | None = getattr(self, "_training", None)
+        if training is None:
+            raise error(f"this policy was loaded without its training rows; {remedy}")
+        return training
+
+    def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
+        training: Training | None = getattr(self, "_training", None)
+        return None if training is None else training.feedback.x
+
+    # -- how sure -----------------------------------------------------------------------------------------
+
+    def calibrate_eta(self, method: str = AUTO_CALIBRATION, **options: Any) -> EtaChoice:
+        """The loss scale from the data, and the curve it was chosen from.
+
+        `method` is `"information_matching"` (what `eta="auto"` uses), `"refit_matching"` or `"safe_bayes"`; options go
+        to the function of that name in `posterior.eta`. `posterior(eta=choice.eta)` uses a choice; the fit stays.
+        """
+        return self.training("calibrate eta where it was fitted", PosteriorError).calibrated(method, **options)
+
+    def posterior(
+        self, method: str = "last_layer", *, eta: float | None = None, refits: int = 100, seed: int = 0,
+        engine: str = "local", **options: Any,
+    ) -> Posterior:  # fmt: skip
+        """The generalized posterior over policies, exp(-eta sum loss) times the prior, by one of several methods.
+
+        `"last_layer"` (default), `"laplace"` (all weights; `structure`), `"exact"` (linear, unsquashed scores),
+        `"sgld"`, `"nuts"`, `"variational"` (`family`) or `"bootstrap"` (`refits`); other options go to the method, see
+        `gbpl.posterior`. Decisions of draws are those of the mixture over the committee's members, each with its own
+        training rows; the welfare of draws is the committee's where its members can be drawn jointly.
+        `eta`, in the units of the estimator's, is another loss scale for the draws than `eta_`; the fit stays as it is.
+        Of a model whose features are fixed once grown (`ForestFeatures`), methods over all weights draw the last layer.
+        The bootstrap's refits are made here, or by another `engine` (`runtime.engines`) such as `"ray"`.
+        """
+        training = self.training("make its posterior where it was fitted", PosteriorError)
+        return training.posterior(method, eta=eta, refits=refits, seed=seed, engine=engine, **options)
+
+    def certificate(
+        self, X: Any = None, y: Any = None, *, outcome_range: Any = None,
+        failure_probability: float = 0.05, rule: str = "deterministic", draws: int = 200, seed: int = 0, folds: int = 2,
+        action: Any = None, propensity: Any = None, controls: Any = None, cost: Any = None, method: str = "last_layer",
+        **options: Any,
+    ) -> Certificate:  # fmt: skip
+        """What the posterior's policies are worth at least, with probability 1 - failure_probability (PAC-Bayes).
+
+            low + width min{p : kl(p_hat || p) <= (KL(Q || P) + log(2 sqrt(n) / rho)) / n},
+
+        P uniform on draws from the posterior and Q the best reweighting of them (`gbpl.certificates`). With rows,
+        data as in `fit`, it certifies this fit on them; they must be rows it has not learned from. Without, the
+        rows of the fit: on each of `folds` parts a clone fitted on the others. `outcome_range` is the lowest and
+        highest value an outcome can take, before costs (with full feedback and no rows: after them), known without
+        the data; rows must be independent, and propensities known. `draws` policies are drawn from each of five
+        loss scales by `method` and its options.
+        """
+        training = self.training("certify it where it was fitted")
+        settings = CertificateSettings(
+            outcome_range=outcome_range, failure_probability=failure_probability, rule=rule, draws=draws, seed=seed,
+            folds=folds, method=method, options=options,
+        )  # fmt: skip
+        settings.check_model(training.fit.problems()[0])
+        log: dict[str, Any] = {"action": action, "propensity": propensity, "controls": controls}
+        if X is None:
+            if any(part is not None for part in (y, cost, *log.values())):
+                raise ValueError("y, action and so on are given without X; give X too, or nothing for the fit's rows")
+            return cross_fitted_certificate(self, training.feedback, training.nuisances, settings)
+        data = self._read_new(X=X, y=y, **log, cost=None if action is None else cost)
+        validate_data(self, data.source, reset=False, skip_check_array=True)
+        return fresh_certificate(self, data, cost, training.feedback.x, self.cross_fit_settings(seed), settings)
+
+    # -- deciding -----------------------------------------------------------------------------------------
+
+    def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
+        """The randomized policy: a probability for each action, columns in the order of `actions_`."""
+        return policy_of_deviation(self._deviation(X))
+
+    def _deviation(self, X: Any) -> Float[np.ndarray, "row action"]:
+        x = self._standardized(X)
+        return combined_deviation(self.model_, self.surrogate_, self.params_, self.member_weights_, x)
+
+    def expected_gain(self, X: Any = None, *, default: Any = None) -> Float[np.ndarray, "row action"]:
+        """What each action is expected to gain over the `default` one (the first if None), in outcome units.
+
+        slope (d_a(x) - d_default(x)), d the committee's deviation from uniform and the slope that of the outcomes on
+        deviations out of fold (`decisions.gain`, `gain_slope_`): right on average, and in the order of `predict_proba`.
+        Without `X`: of the rows of the fit, by members that did not train on them.
+        """
+        check_is_fitted(self)
+        if self.gain_slope_ is None:
+            raise ValueError("expected_gain needs a committee, got committee=None; its slope is estimated out of fold")
+        own = None if X is not None else self.training("give X").fit.deviation
+        deviation = self._deviation(X) if own is None else own
+        labels = self.actions_.tolist()
+        if default is not None and default not in labels:
+            raise ValueError(f"default must be one of the actions {labels}, got {default!r}")
+        return self.gain_slope_.gains(deviation, 0 if default is None else labels.index(default))
+
+    def decision_function(self, X: Any) -> Float[np.ndarray, "..."]:
+        """Scores: f in [-1, 1] for two actions (action 1 where f >= 0), else one column per score."""
+        policy = self.predict_proba(X)
+        scores = np.asarray(self.surrogate_.scores_of_policy(policy))
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    # -- value --------------------------------------------------------------------------------------------
+
+    def cross_fitted_value(self, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None) -> Value:
+        """What the policy is worth, from the rows it learned on, each decided by members that have not seen it.
+
+        Each row is decided by members that neither trained nor stopped on its fold, with zetas weighted by the other
+        folds and, with logged feedback, scores whose outcome models saw nothing of the fold. These members are fitted
+        when first asked for; with fewer rows to learn from they are worth a little less than the committee of all.
+        `baseline` is as in `value`.
+        """
+        training = self._committee_training("cross_fitted_value", estimator)
+        return training.evaluator(estimator).value(training.untouched, rule=rule, baseline=baseline)
+
+    def out_of_fold_value(
+        self, policy: Any = None, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None
+    ) -> Value:
+        """What the policy is worth, from the rows of the fit, each decided by members that did not train on it.
+
+        They did stop on it: `cross_fitted_value` is stricter, for the price of another fit. With a `policy` (a label,
+        one label per row, or probabilities) it is the value of that on the same rows. `baseline` is as in `value`.
+        """
+        training = self._committee_training("out_of_fold_value", estimator)
+        decided = training.fit.out_of_fold if policy is None else policy
+        return training.evaluator(estimator).value(decided, rule=rule, baseline=baseline)
+
+    def population_welfare(
+        self, policy: Any = None, *, rule: str = "randomized", estimator: str = "dr", baseline: Any = None,
+        draws: int = 4000, seed: int = 0,
+    ) -> Draws:  # fmt: skip
+        """What the policy is worth in the population, from the rows of the fit alone, with all that is uncertain in it.
+
+        A draw is the value out of fold, plus a normal error of its standard error (the rows are a sample), plus the
+        deviation of a posterior draw of the committee (another sample would have taught another policy), which is where
+        eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them.
+
+        Out of fold means: each row decided by the members that did not train on it. They did stop on it, which flatters
+        them a little, and learned from fewer rows than the committee, which costs them about as much;
+        `cross_fitted_value` avoids the first for the price of another fit, and does not avoid the second.
+
+        With a `baseline`, as in `value`, it is the gain over that; draws of one seed belong together. A `policy`, what
+        a rule made of this one decides for each row out of fold (under a capacity, say), is evaluated in its place.
+        """
+        value = self.out_of_fold_value(policy, estimator=estimator, rule=rule, baseline=baseline)
+        rng = np.random.default_rng([seed, 3])
+        spread = self._training.spread(rule, draws, seed)
+        values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread, draws)
+        what = "population welfare" if baseline is None else "gain in population welfare"
+        return Draws(values, f"{what} of the {rule} policy")
+
+    def _committee_training(self, asked: str, estimator: str) -> Training:
+        check_is_fitted(self)
+        check_estimator_name(estimator)
+        training = self.training("use value on new rows")
+        if training.fit.deviation is None:
+            raise ValueError(f"{asked} needs a committee, got committee=None; use value on new rows")
+        nuisances = training.nuisances
+        if nuisances is not None and estimator in ("dr", "dm") and nuisances.outcome_mean is None:
+            raise ValueError(
+                f"estimator={estimator!r} needs an outcome model, and pseudo_outcome={self.pseudo_outcome!r} has "
+                "none; use 'ipw' or 'snipw'"
+            )
+        return training
+
+    # -- keeping ------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the training rows: a saved policy decides, it does not carry people's data."""
+        rows = ("_training", "pseudo_outcomes_")
+        return {name: value for name, value in super().__getstate__().items() if name not in rows}
+
+    def frozen(self, *, draws: int = 400) -> SavedPolicy:
+        """The policy without its training rows: what `save` writes, deciding with numpy alone.
+
+        `draws` of the posterior go with it, where the training rows are still there to make one; 0 for none.
+        """
+        check_is_fitted(self)
+        if draws < 0:
+            raise ValueError(f"draws must be >= 0, got {draws}; try 400")
+        here = getattr(self, "_training", None) is not None and has_last_layer(self.model_)
+        names = getattr(self, "feature_names_in_", None)
+        return freeze(
+            self.model_, self.surrogate_, self.params_, self.member_weights_, self.standardizer_, self.actions_,
+            feature_names=None if names is None else [str(name) for name in names],
+            posterior=self.posterior() if draws and here else None, draws=draws, gain=self.gain_slope_,
+        )  # fmt: skip
+
+    def save(self, path: Any, *, draws: int = 400) -> None:
+        """Write the policy to one file: arrays as safetensors, the rest as JSON, no rows and no code.
+
+        `gbpl.load` reads it, decides with numpy alone and gives the same numbers to 1e-6.
+        """
+        self.frozen(draws=draws).save(path)

@@ -1,0 +1,142 @@
+"""What a fit leaves behind for posteriors and values: its members, the table they were weighed by, the log's models.
+
+It goes when a policy is pickled or saved, as it holds the training rows. What is asked for often is made once and kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gbpl.estimators.base import check_positive
+from gbpl.feedback.full import FullFeedback
+from gbpl.fitting.apply import has_last_layer
+from gbpl.nuisance.nuisances import Nuisances
+from gbpl.nuisance.off_policy import log_evaluator
+from gbpl.path.path import PathFit
+from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
+from gbpl.posterior.influence import estimated_outcomes
+from gbpl.posterior.methods import METHODS, Bootstrap, LastLayer, PosteriorError, fit_bootstrap, member_posterior
+from gbpl.posterior.posterior import Posterior
+from gbpl.value.evaluate import Evaluator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jaxtyping import Float
+
+__all__ = ["AUTO_CALIBRATION", "Training"]
+
+CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
+    "information_matching": information_matching,
+    "refit_matching": refit_matching,
+    "safe_bayes": safe_bayes,
+}
+AUTO_CALIBRATION = "information_matching"  # of eta="auto"
+SPREAD_ROWS = 4_000  # of the posterior's share in the population welfare
+KEPT_POSTERIOR = 100 << 20  # bytes of Cholesky factors up to which the default posterior is kept
+DRAWS = 400
+
+
+class Training:
+    """A fit: `feedback` has the outcomes, or pseudo-outcomes, that its members were weighed by."""
+
+    def __init__(self, fit: PathFit, feedback: FullFeedback, nuisances: Nuisances | None) -> None:
+        self.fit, self.feedback, self.nuisances = fit, feedback, nuisances
+        self._posterior: Posterior | None = None
+        self._spreads: dict[tuple[str, int, int], Float[np.ndarray, " draw"]] = {}
+
+    def evaluator(self, estimator: str) -> Evaluator:
+        """Evaluates policies of the training rows by their own outcomes."""
+        if self.nuisances is None:
+            return Evaluator.of_outcomes(replace(self.feedback, source=self.feedback.x))
+        return log_evaluator(self.nuisances.feedback, self.nuisances, estimator)
+
+    @cached_property
+    def untouched(self) -> Float[np.ndarray, "row action"]:
+        """Policy of each row by members that neither trained nor stopped on its fold: another fit."""
+        return self.fit.untouched()
+
+    # -- how sure -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def auto_eta(self) -> EtaChoice:
+        """The loss scale of `eta="auto"`."""
+        return CALIBRATIONS[AUTO_CALIBRATION](self.fit)
+
+    def calibrated(self, method: str, **options: Any) -> EtaChoice:
+        """The loss scale by one of the methods of `posterior.eta`."""
+        if method not in CALIBRATIONS:
+            raise ValueError(f"method must be one of {', '.join(CALIBRATIONS)}, got {method!r}")
+        if method == AUTO_CALIBRATION and not options:
+            return self.auto_eta
+        return CALIBRATIONS[method](self.fit, **options)
+
+    def posterior(
+        self, method: str = LastLayer.method, *, eta: float | None = None, refits: int = 100, seed: int = 0,
+        engine: str = "local", **options: Any,
+    ) -> Posterior:  # fmt: skip
+        """The posterior over policies by one of the methods; the default one is kept if it is small."""
+        if method not in METHODS:
+            raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
+        plain = method == LastLayer.method and eta is None and not options
+        if plain and self._posterior is not None:
+            return self._posterior
+        fit, bootstrap = self.fit, method == Bootstrap.method
+        problems = self._problems(eta, calibrated=not bootstrap)
+        if bootstrap:
+            if refits < 2 or options:
+                raise PosteriorError(
+                    f"the bootstrap takes `refits` >= 2 and `seed`, got {refits} and {sorted(options)}"
+                )
+            settings = fit.settings
+            parts: Any = fit_bootstrap(
+                problems, fit.members, (fit.x, fit.target), shares=fit.shares, refits=refits, seed=seed,
+                config=settings.config, device=settings.device, progress=settings.progress, engine=engine,
+            )  # fmt: skip
+        else:
+            parts = [member_posterior(method, problem, **options) for problem in problems]
+        made = Posterior(
+            parts,
+            fit.shares,
+            standardizer=fit.standardizer,
+            surrogate=fit.surrogate,
+            actions=self.feedback.actions,
+            policy_weights=fit.policy_weights,
+            default_draws=refits if bootstrap else DRAWS,
+        )
+        if plain and sum(part.root.nbytes for part in parts) <= KEPT_POSTERIOR:
+            self._posterior = made
+        return made
+
+    def _problems(self, eta: float | None, *, calibrated: bool) -> list[Any]:
+        """The members' posteriors at a given loss scale, that of the fit, or the calibrated one of `eta="auto"`."""
+        fit = self.fit
+        problems = fit.problems()
+        if eta is not None:
+            scaled = check_positive("eta", eta, "try 1.0") * fit.scale * fit.thinning
+            return [replace(problem, eta=scaled) for problem in problems]
+        if fit.settings.eta is not None or not calibrated or not has_last_layer(fit.model):
+            return problems
+        try:
+            precision = self.auto_eta.precision * fit.scale**2 * fit.thinning
+        except PosteriorError:  # no policy is worth more than another: nothing to match
+            return problems
+        return [replace(problem, eta=precision * problem.zeta) for problem in problems]
+
+    def spread(self, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
+        """What posterior draws of the committee are worth on training rows, less their mean; made once.
+
+        With outcomes as the committee estimates them: the rows' own have taken part in the fit.
+        """
+        key = rule, min(draws, DRAWS), seed
+        if key not in self._spreads:
+            fit = self.fit
+            rows = np.random.default_rng([seed, 2]).permutation(len(fit.x))[:SPREAD_ROWS]
+            outcomes = estimated_outcomes(fit)[rows] * fit.scale
+            welfare = self.posterior().welfare(self.feedback.x[rows], outcomes, rule=rule, draws=key[1], seed=seed)
+            self._spreads[key] = welfare.values - welfare.values.mean()
+        return self._spreads[key]

@@ -1,0 +1,235 @@
+"""The one first arrow: whatever a user brings becomes one frozen value, `FullFeedback` or `LoggedFeedback`.
+
+`read_feedback` takes arrays and frames of numbers, as `fit` does; `read_table` takes a table of any library by the
+roles of its columns. Whatever can be refused is refused here, before any work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gbpl.feedback.actions import check_propensity
+from gbpl.feedback.checks import align_outcomes, check_groups, check_weights, label_array
+from gbpl.feedback.full import FullFeedback
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.tables.encoder import Encoder
+from gbpl.tables.frames import TableError, column, column_names, is_missing, rows_of
+from gbpl.tables.labels import check_labels, columns_by_label, labels_taken, read_labels
+from gbpl.tables.roles import Roles
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float
+
+    Feedback = FullFeedback | LoggedFeedback
+
+__all__ = ["ARGUMENTS", "FEW_ROWS", "TableFeedback", "check_rows", "read_feedback", "read_table"]
+
+ARGUMENTS = ("X", "y", "action", "propensity", "controls", "cost", "sample_weight", "groups")  # of `fit`
+FEW_ROWS = 20
+
+
+# -- arrays and frames ------------------------------------------------------------------------------------------------
+
+
+def read_feedback(
+    X: Any,
+    y: Any = None,
+    action: Any = None,
+    propensity: Any = None,
+    controls: Any = None,
+    cost: Any = None,
+    sample_weight: Any = None,
+    groups: Any = None,
+    *,
+    actions: Sequence[Any] | None = None,
+    align: bool = False,
+    min_rows: int = 2,
+) -> Feedback:
+    """The data of `fit`, checked.
+
+    `X` may be a `FullFeedback` or `LoggedFeedback`, which has it all. `actions` are the labels in the order wanted;
+    with `align` a frame of outcomes is brought into that order by the names of its columns.
+    """
+    if isinstance(X, FullFeedback | LoggedFeedback):
+        if any(part is not None for part in (y, action, propensity, controls, cost, sample_weight, groups)):
+            raise ValueError(
+                f"a {type(X).__name__} has its outcome, action, propensity and so on; give it alone, without y"
+            )
+        if actions is not None and list(actions) != X.actions.tolist():
+            raise ValueError(
+                f"actions is {list(actions)}, but those of the {type(X).__name__} are {X.actions.tolist()}"
+            )
+        return X
+    if action is not None:
+        return LoggedFeedback.of(
+            X, y, action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
+            groups=groups, actions=actions,
+        )  # fmt: skip
+    for name, part in (("propensity", propensity), ("controls", controls)):
+        if part is not None:
+            raise ValueError(f"{name} is given without action; give the action taken on each row too")
+    table = align_outcomes(y, label_array(actions)) if align and actions is not None else y
+    return FullFeedback.of(
+        X, table, actions=actions, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=min_rows
+    )
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableFeedback:
+    """A table read by its roles: the rows that can be used, and what became of the others.
+
+    `kept` says which rows of the table are in `feedback`; `features` has the features of all of them, and `notes` say
+    why rows were left out.
+    """
+
+    feedback: Feedback
+    features: Float[np.ndarray, "table_row feature"]
+    kept: Bool[np.ndarray, " table_row"]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def logged(self) -> bool:
+        """Whether rows have the outcome of the action taken alone."""
+        return isinstance(self.feedback, LoggedFeedback)
+
+    @property
+    def labels(self) -> list[Any]:
+        """The actions, in order."""
+        return self.feedback.actions.tolist()
+
+
+@dataclass(slots=True, eq=False)
+class _Rows:
+    """The rows that are still in, and why others are not."""
+
+    frame: Any
+    kept: Bool[np.ndarray, " row"]
+    notes: list[str]
+
+    def keep(self, fine: Bool[np.ndarray, " row"], what: str) -> None:
+        count = int(np.sum(~fine))
+        if count:
+            self.notes.append(f"{count:,} row{'s' if count > 1 else ''} {what} left out")
+            self.kept &= fine
+
+    def numbers(self, name: str, role: str) -> Float[np.ndarray, " row"]:
+        """A column as finite numbers, NaN where missing; rows where it is missing do not stay."""
+        values = column(self.frame, name)
+        missing = is_missing(values)
+        if values.dtype.kind not in "biuf":
+            _refuse_text(list(values), missing, f"{role} {name!r}")
+        numbers = np.where(missing, np.nan, values).astype(np.float64)
+        infinite = np.isinf(numbers)
+        if infinite.any():
+            raise TableError(f"{role} {name!r} is infinite in row {int(np.argmax(infinite))}; correct or drop it")
+        if missing.all():
+            raise TableError(f"{role} {name!r} is missing in every row; name the column that has it")
+        self.keep(~missing, f"without {'an' if role == 'outcome' else 'a'} {role} ({name})")
+        return numbers
+
+    def weights(self, name: str) -> Float[np.ndarray, " row"]:
+        """Weights; rows of weight zero do not stay."""
+        weight = self.numbers(name, "weight")
+        present = np.flatnonzero(~np.isnan(weight))
+        check_weights(weight[present], len(present), name=f"weight {name!r}", rows=present)
+        self.keep(weight != 0.0, f"of weight 0 ({name})")
+        return weight
+
+    def groups(self, name: str) -> np.ndarray:
+        """Labels of groups; rows without one do not stay."""
+        values = column(self.frame, name)
+        self.keep(~is_missing(values), f"without a group ({name})")
+        return values if values.dtype.kind != "O" else np.array(list(map(str, values.tolist())), object)
+
+
+def _refuse_text(listed: list[Any], missing: Bool[np.ndarray, " row"], whose: str) -> None:
+    """Refuse a column of text; true and false count as numbers, also where some are missing."""
+    plain = (bool, int, float, np.bool_, np.integer, np.floating)
+    rows = [row for row in np.flatnonzero(~missing).tolist() if not isinstance(listed[row], plain)]
+    if rows:
+        row = next((row for row in rows if not _reads_as_number(listed[row])), rows[0])  # the word among numbers
+        raise TableError(
+            f"{whose} must be numbers, and row {row} has {str(listed[row])!r:.60}; turn it into numbers (yes and "
+            "no into 1 and 0), or name another column"
+        )
+
+
+def _reads_as_number(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and float(value) is not None
+    except ValueError:
+        return False
+
+
+def check_rows(count: int, of: int) -> None:
+    """Refuse a table that is too short to learn from or to evaluate by."""
+    if count < FEW_ROWS:
+        raise TableError(
+            f"{count} complete row(s) of {of} are left, and at least {FEW_ROWS} are needed to learn or evaluate "
+            "anything; look at what is missing"
+        )
+
+
+def read_table(
+    frame: Any, roles: Roles, encoder: Encoder, *, what: str = "the table", actions: Sequence[Any] | None = None
+) -> TableFeedback:
+    """Feedback for a fit or an evaluation from a table, by roles; costs are not in it yet (`less`).
+
+    `actions` are those of a policy that is to be evaluated, in its order; those found in the table if None.
+    """
+    roles.check(column_names(frame), what)
+    rows = _Rows(frame, np.ones(rows_of(frame), bool), [])
+    named = [roles.outcome] if roles.outcomes is None else list(roles.outcomes)
+    y = np.column_stack([rows.numbers(name, "outcome") for name in named if name is not None])
+    codes = labels = None
+    if roles.action is not None:
+        codes, labels = read_labels(column(frame, roles.action), roles.action)
+        check_labels(labels, roles.action, int(np.sum(codes >= 0)))
+        rows.keep(codes >= 0, f"without an action ({roles.action}; NA, None, null and . in a text file mean missing)")
+    weight = None if roles.weight is None else rows.weights(roles.weight)
+    chance = rows.numbers(roles.propensity, "propensity") if isinstance(roles.propensity, str) else None
+    group = None if roles.group is None else rows.groups(roles.group)
+    kept = rows.kept
+    check_rows(int(kept.sum()), len(kept))
+    features = encoder.apply(frame)[0]
+    x = features if kept.all() else features[kept]
+    shared: dict[str, Any] = {
+        "x": x,
+        "weights": None if weight is None else weight[kept],
+        "groups": None if group is None else check_groups(group[kept], len(x), name=repr(roles.group)),
+        "source": x,
+    }
+    feedback: Feedback
+    if codes is None or labels is None:
+        order, listed = columns_by_label(list(roles.outcomes or ()), actions)
+        feedback = FullFeedback(outcomes=y[kept][:, order], actions=label_array(listed), **shared)
+        return TableFeedback(feedback, features, kept, rows.notes)
+    taken, listed = labels_taken(codes[kept], labels, str(roles.action), actions)
+    named_actions = label_array(listed)
+    name = "propensity" if chance is None else f"propensity {roles.propensity!r}"
+    given = roles.propensity if chance is None else chance[kept]
+    feedback = LoggedFeedback(
+        outcome=y[kept, 0],
+        action=taken,
+        actions=named_actions,
+        propensity=None if given is None
+        else check_propensity(given, taken, named_actions, name=name, rows=np.flatnonzero(kept)),
+        controls=_controls(rows, roles),
+        **shared,
+    )  # fmt: skip
+    return TableFeedback(feedback, features, kept, rows.notes)
+
+
+def _controls(rows: _Rows, roles: Roles) -> Float[np.ndarray, "row control"] | None:
+    if not roles.controls:
+        return None
+    helper, notes = Encoder.fit(rows.frame, list(roles.controls))
+    rows.notes += [f"control: {note}" for note in notes]
+    return helper.apply(rows.frame)[0][rows.kept]

@@ -1,0 +1,276 @@
+"""The compiled step of training: a few epochs of the members in the slots of one block.
+
+All members of a block have the same shapes: steps per epoch, rows per batch, rows of validation. A slot without a
+member is stopped from the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from gbpl.fitting.config import FitConfig
+from gbpl.fitting.members import Member
+from gbpl.models.base import ScoreModel
+from gbpl.models.prior import GaussianPrior, squared_norm
+from gbpl.runtime.devices import member_sharding, quick_jit, shared_sharding
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float, Int
+
+__all__ = ["Block", "Objective", "Slots", "State", "select_slots", "where_slots"]
+
+EVALUATION_ROWS = 1024
+
+
+class Objective(Protocol):
+    """A loss per row of the raw output. Surrogates have it; so has any frozen object with these two names."""
+
+    @property
+    def n_raw(self) -> int: ...
+    def row_loss(self, raw: Array, target: Any, zeta: Array) -> Float[Array, " row"]: ...
+
+
+class State(NamedTuple):
+    """Training state of the members in the slots; every array has the slot axis first."""
+
+    params: Any
+    optimizer: Any
+    best: Any
+    best_loss: Float[Array, " slot"]
+    best_epoch: Int[Array, " slot"]
+    epoch: Int[Array, " slot"]
+    stopped: Array
+
+
+class Slots(NamedTuple):
+    """Constants of the members in the slots."""
+
+    zeta: Float[Array, " slot"]
+    penalty: Float[Array, " slot"]
+    offset: Int[Array, " slot"]
+    validation: Int[Array, "slot chunk row"]
+    validation_weight: Float[Array, "slot chunk row"]
+
+
+def _where(condition: Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def train_block(
+    state: State,
+    slots: Slots,
+    x: Float[Array, "row feature"],
+    target: Any,
+    rows: Int[Array, "epoch step slot batch"],
+    weight: Float[Array, "epoch step slot batch"],
+    *,
+    model: ScoreModel,
+    objective: Objective,
+    config: FitConfig,
+    stops: bool,
+) -> tuple[State, Float[Array, "epoch slot"], Float[Array, "epoch slot"]]:
+    """A few epochs of every slot; returns the new state and the training and validation loss of each epoch."""
+    optimizer = config.optimizer()
+
+    def batch_loss(params: Any, batch: tuple[Array, Array], zeta: Array, offset: Array) -> Array:
+        numbers, weights = batch
+        wanted = jax.tree.map(lambda leaf: leaf[offset + numbers], target)
+        return jnp.sum(weights * objective.row_loss(model.apply(params, x[numbers]), wanted, zeta))
+
+    def step(carry: tuple, batch: tuple, zeta: Array, penalty: Array, offset: Array) -> tuple[tuple, Array]:
+        params, moments = carry
+        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta, offset) + penalty * squared_norm(p))(
+            params
+        )
+        updates, moments = optimizer.update(gradient, moments, params)
+        params = optax.apply_updates(params, updates)
+        return (params, moments), loss
+
+    def validation_loss(params: Any, s: Slots) -> Array:
+        parts = s.validation, s.validation_weight
+        return jax.lax.map(lambda part: batch_loss(params, part, s.zeta, s.offset), parts).sum()
+
+    def epoch(state: State, batches: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
+        over_slots = jax.vmap(step)
+        (params, moments), train = jax.lax.scan(
+            lambda carry, batch: over_slots(carry, batch, slots.zeta, slots.penalty, slots.offset),
+            (state.params, state.optimizer),
+            batches,
+        )
+        if stops:
+            loss = jax.vmap(validation_loss)(params, slots)
+            improved = (loss < state.best_loss) & ~state.stopped
+        else:
+            loss = train.mean(0)
+            improved = ~state.stopped
+        best = jax.vmap(_where)(improved, params, state.best)
+        best_loss = jnp.where(improved, loss, state.best_loss)
+        number = state.epoch + 1
+        best_epoch = jnp.where(improved, number, state.best_epoch)
+        stopped = state.stopped | (number >= config.max_epochs)
+        if stops:
+            stopped = stopped | (number - best_epoch >= config.patience)
+        new = State(params, moments, best, best_loss, best_epoch, number, stopped)
+        return new, (train.mean(0), loss)
+
+    state, (train, loss) = jax.lax.scan(epoch, state, (rows, weight))
+    return state, train, loss
+
+
+_compiled: dict[str, Any] = {
+    "static_argnames": ("model", "objective", "config", "stops"),
+    "donate_argnames": "state",
+}
+_tuned_block, _quick_block = jax.jit(train_block, **_compiled), quick_jit(train_block, **_compiled)
+
+
+@partial(jax.jit, static_argnames=("model", "config", "n_features", "n_raw"))
+def initial_state(
+    seeds: Array, occupied: Array, *, model: ScoreModel, config: FitConfig, n_features: int, n_raw: int
+) -> State:
+    """The state before the first step, of slots that have a member or none."""
+    params = jax.vmap(lambda seed: model.init(jax.random.key(seed), n_features, n_raw))(seeds)
+    slots = seeds.shape[0]
+    return State(
+        params=params,
+        optimizer=jax.vmap(config.optimizer().init)(params),
+        best=params,
+        best_loss=jnp.full(slots, jnp.inf, jnp.float32),
+        best_epoch=jnp.zeros(slots, jnp.int32),
+        epoch=jnp.zeros(slots, jnp.int32),
+        stopped=~occupied,
+    )
+
+
+@partial(jax.jit, donate_argnames="state")
+def where_slots(chosen: Array, fresh: State, state: State) -> State:
+    """The fresh state in the chosen slots; the others stay as they are."""
+    return jax.vmap(_where)(chosen, fresh, state)
+
+
+@jax.jit
+def select_slots(tree: Any, places: Int[Array, " place"]) -> Any:
+    """Some slots of a tree of arrays."""
+    return jax.tree.map(lambda leaf: leaf[places], tree)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Block:
+    """What is compiled for members of one shape, and the devices that share its slots.
+
+    A table has `table_rows` rows and `n_features` features. `n_train` is how many rows every member learns from, of
+    which the penalty |w|^2 / (2 prior_sd^2 eta n) speaks; None: those of its `train`. A `quick` block is compiled
+    without a search for the fastest products.
+    """
+
+    model: ScoreModel
+    objective: Objective
+    config: FitConfig
+    devices: list[jax.Device]
+    members: Sequence[Member]  # all that will be seated
+    table_rows: int
+    n_features: int
+    n_train: float | None = None
+    quick: bool = False
+
+    @property
+    def stops(self) -> bool:
+        """Whether members stop by their validation loss; then all do."""
+        return len(self.members[0].validation) > 0
+
+    @property
+    def most_validation(self) -> int:
+        """Validation rows that a member is given, at most."""
+        return self.config.epoch_rows // 4
+
+    def put(self, tree: Any, axis: int = 0) -> Any:
+        """Spread an axis of slots over the devices."""
+        return jax.device_put(tree, member_sharding(self.devices, axis))
+
+    def share(self, tree: Any) -> Any:
+        """A copy of the table on every device."""
+        return jax.device_put(tree, shared_sharding(self.devices))
+
+    def rounded(self, slots: int) -> int:
+        """As many slots or a few more, the same number on every device."""
+        return -(-slots // len(self.devices)) * len(self.devices)
+
+    def slots(self, seated: Sequence[int | None]) -> Slots:
+        """Constants of the members with these numbers; None is an empty slot."""
+        longest = min(max(len(member.validation) for member in self.members), self.most_validation)
+        chunk = max(1, min(longest, EVALUATION_ROWS))
+        shape = len(seated), -(-longest // chunk), chunk
+        rows = np.zeros((len(seated), shape[1] * chunk), np.int32)
+        weight = np.zeros(rows.shape, np.float32)
+        zeta, penalty, table = np.ones(len(seated)), np.zeros(len(seated)), np.zeros(len(seated), np.int32)
+        for place, number in enumerate(seated):
+            if number is None:
+                continue
+            member = self.members[number]
+            kept = np.arange(len(member.validation))
+            if len(kept) > self.most_validation:
+                kept = np.random.default_rng(member.seed).choice(kept, self.most_validation, replace=False)
+            given = np.ones(len(kept)) if member.validation_weights is None else member.validation_weights[kept]
+            rows[place, : len(kept)] = member.validation[kept]
+            weight[place, : len(kept)] = given / max(given.sum(), 1e-30)
+            n_train = len(member.train) if self.n_train is None else self.n_train
+            zeta[place], table[place] = member.zeta, member.table
+            penalty[place] = GaussianPrior(member.prior_sd).penalty_scale(member.eta, n_train)
+        constants = {
+            "zeta": zeta.astype(np.float32),
+            "penalty": penalty.astype(np.float32),
+            "offset": table * np.int32(self.table_rows),
+            "validation": rows.reshape(shape),
+            "validation_weight": weight.reshape(shape),
+        }
+        return Slots(**self.put(constants))
+
+    def _before(self, seated: Sequence[int | None]) -> tuple[Any, dict[str, Any]]:
+        """Arguments of `initial_state`."""
+        seeds = [0 if number is None else self.members[number].seed % 2**32 for number in seated]
+        occupied = [number is not None for number in seated]
+        fixed = {"n_features": self.n_features, "n_raw": self.objective.n_raw}
+        return self.put((np.array(seeds, np.uint32), np.array(occupied))), fixed | {
+            "model": self.model,
+            "config": self.config,
+        }
+
+    def fresh(self, seated: Sequence[int | None]) -> State:
+        """The members before their first step."""
+        given, fixed = self._before(seated)
+        # Zeros come out on every device: without this the first block would be compiled apart.
+        return self.put(initial_state(*given, **fixed))
+
+    def _program(self) -> Any:
+        fixed = {"model": self.model, "objective": self.objective, "config": self.config, "stops": self.stops}
+        return (_quick_block if self.quick else _tuned_block), fixed
+
+    def train(self, state: State, slots: Slots, data: Any, batches: Any) -> tuple[State, Any, Any]:
+        """Hand a block to the devices; returns before they have computed it."""
+        program, fixed = self._program()
+        return program(state, slots, *data, *self.put(batches, axis=2), **fixed)
+
+    def compile(self, seated: Sequence[int | None], target: Any, batches: tuple[int, int, int, int]) -> None:
+        """Compile what `train` runs, for targets and batches of such shapes and types, and run nothing."""
+
+        def placed(leaf: Any, sharding: Any) -> Any:
+            weak = getattr(leaf, "weak_type", False)
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
+
+        given, fixed = self._before(seated)
+        state = jax.eval_shape(partial(initial_state, **fixed), *given)
+        state = jax.tree.map(lambda leaf: placed(leaf, member_sharding(self.devices)), state)
+        table = jax.ShapeDtypeStruct((self.table_rows, self.n_features), np.float32), target
+        data = jax.tree.map(lambda leaf: placed(leaf, shared_sharding(self.devices)), table)
+        by_slot = member_sharding(self.devices, 2)
+        drawn = (placed(jax.ShapeDtypeStruct(batches, kind), by_slot) for kind in (np.int32, np.float32))
+        program, fixed = self._program()
+        program.lower(state, self.slots(seated), *data, *drawn, **fixed).compile()

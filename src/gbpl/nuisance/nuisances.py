@@ -1,0 +1,84 @@
+"""What models say of a log, and the pseudo-outcomes made of it (section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.pseudo_outcomes import clip_propensity, doubly_robust, ipw, of_logged_action
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["Nuisances", "check_construction"]
+
+CONSTRUCTIONS = ("dr", "ipw", "centered_ipw", "dm")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Nuisances:
+    """What the log's models say of each row, from folds that row was not in.
+
+    `propensity` is as given or estimated, a column for each action or one number a row; `logged_propensity` is that
+    of the action taken after clipping. `means` has the predicted mean of each action, or with `"centered_ipw"` one
+    column, the regression on x alone; None if no model was needed. `fold_means` has, for each of the `outer` folds, the
+    means by models that learned from no row of that fold: what a policy judged on the fold may learn from. `shares`
+    says what each of several learners counts in the means, where they are an average.
+    """
+
+    feedback: LoggedFeedback
+    propensity: Float[np.ndarray, "row action"] | Float[np.ndarray, " row"]
+    clip: float
+    estimated: bool
+    means: Float[np.ndarray, "row column"] | None = None
+    fold_means: Float[np.ndarray, "fold row column"] | None = None
+    shares: Mapping[str, float] | None = None
+
+    @property
+    def outcome_mean(self) -> Float[np.ndarray, "row action"] | None:
+        """Predicted mean outcome of each action; None where there is no model of each."""
+        return None if self.means is None or self.means.shape[1] == 1 else self.means
+
+    @property
+    def logged_propensity(self) -> Float[np.ndarray, " row"]:
+        """Of the action taken, clipped."""
+        clipped = clip_propensity(self.propensity, self.clip)
+        return clipped if clipped.ndim == 1 else of_logged_action(clipped, self.feedback.action)
+
+    def pseudo_outcomes(
+        self, construction: str, *, correction: float = 1.0, fold: int | None = None
+    ) -> Float[np.ndarray, "row action"]:
+        """The n x K table of one of the constructions, net of costs.
+
+        `correction` shrinks that of the doubly robust one: gamma + correction (Y~ - gamma). With `fold` the models saw
+        no row of that outer fold.
+        """
+        log, count = self.feedback, len(self.feedback.actions)
+        check_construction(construction)
+        if construction == "ipw":
+            table = ipw(log.outcome, log.action, self.logged_propensity, count)
+            return table if log.cost is None else table - log.cost
+        means = self.means
+        if means is None or (means.shape[1] == 1) != (construction == "centered_ipw"):
+            raise ValueError(f"these nuisances have no model for {construction!r}; run the cross-fitting for it")
+        if fold is not None:
+            if self.fold_means is None:
+                raise ValueError(f"fold is {fold}, but the cross-fitting was run without outer folds")
+            means = self.fold_means[fold]
+        if construction == "centered_ipw":
+            table = ipw(log.outcome, log.action, self.logged_propensity, count, center=means[:, 0])
+        else:
+            table = np.array(means)
+            if construction == "dr" and correction > 0.0:
+                robust = doubly_robust(log.outcome, log.action, self.logged_propensity, table)
+                table = robust if correction == 1.0 else table + correction * (robust - table)
+        return table if log.cost is None else table - log.cost
+
+
+def check_construction(name: str) -> None:
+    if name not in CONSTRUCTIONS:
+        raise ValueError(f"pseudo_outcome must be one of {', '.join(CONSTRUCTIONS)}, got {name!r}")

@@ -1,0 +1,174 @@
+"""The outcome models of a cross-fitting: planned in full, then fitted together (section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.standardize import Standardizer
+from gbpl.fitting.apply import member_outputs
+from gbpl.fitting.members import Member
+from gbpl.fitting.stack import StackFit, StackProblem, fit_stacks
+from gbpl.models.adapters import as_model
+from gbpl.models.base import ScoreModel
+from gbpl.models.networks import MLP
+from gbpl.nuisance.averaged import additive_means, convex_weights, forest_means
+from gbpl.nuisance.learners import MaskedSquare, PerAction, WithAction
+from gbpl.nuisance.nuisances import Nuisances
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+    from gbpl.nuisance.cross_fit import CrossFit
+
+__all__ = ["Job", "Plan", "fit_plans"]
+
+
+class Job(NamedTuple):
+    """One outcome model: it learns from `known`, and predicts `held` (fold `number`, with a share) and `part`."""
+
+    number: int
+    held: Int[np.ndarray, " row"]
+    part: Int[np.ndarray, " row"]
+    known: Int[np.ndarray, " row"]
+    share: float
+    seed: int
+
+
+class Plan(NamedTuple):
+    """Everything about one run but its outcome models: one job per model, with `columns` outputs.
+
+    With `outer` folds each job also predicts its part for the policies that are evaluated on the outer fold.
+    """
+
+    settings: CrossFit
+    feedback: LoggedFeedback
+    propensity: Float[np.ndarray, "..."]
+    clip: float
+    jobs: list[Job]
+    action: Int[np.ndarray, " row"]
+    columns: int
+    folds: list[Int[np.ndarray, " row"]]
+    outer: list[Int[np.ndarray, " row"]] | None
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Mean and standard deviation of the outcome, the latter zero where it is constant."""
+        outcome = self.feedback.outcome
+        level, spread = float(outcome.mean()), float(outcome.std())
+        return level, spread if spread > 1e-12 * abs(level) else 0.0
+
+    def stack(self) -> StackProblem:
+        """The jobs as members of a stack, each stopped on its part."""
+        feedback, w = self.feedback, self.feedback.weights
+        rows = np.arange(len(feedback), dtype=np.int32)
+        x = Standardizer.fit(feedback.context, rows, w).apply(feedback.context)
+        members = [
+            Member(
+                job.known,
+                job.part,
+                weights=None if w is None else w[job.known],
+                validation_weights=None if w is None else w[job.part],
+                seed=job.seed,
+            )
+            for job in self.jobs
+        ]
+        level, spread = self.spread
+        target = ((feedback.outcome - level) / spread).astype(np.float32), self.action.astype(np.int32)
+        return StackProblem(x, target, members)
+
+    def by_network(
+        self, model: ScoreModel, problem: StackProblem, stack: StackFit
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Means of the held rows and of the part of each job."""
+        level, spread = self.spread
+        for number, job in enumerate(self.jobs):
+            new = np.concatenate([job.held, job.part])
+            outputs = member_outputs(model, stack.select([number]), problem.x[new])[0]
+            means = level + spread * outputs.astype(np.float64)
+            yield means[: len(job.held)], means[len(job.held) :]
+
+    def by_learner(self, learner: PerAction | WithAction) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The same, by scikit-learn models."""
+        feedback = self.feedback
+        x, y = feedback.context, feedback.outcome
+        for job in self.jobs:
+            weights = None if feedback.weights is None else feedback.weights[job.known]
+            new = np.concatenate([job.held, job.part])
+            means = learner.predict_means(
+                x[job.known], y[job.known], self.action[job.known], weights, x[new], self.columns
+            )
+            yield means[: len(job.held)], means[len(job.held) :]
+
+    def constant(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The same, where the outcome never varies."""
+        level, _ = self.spread
+        for job in self.jobs:
+            yield np.full((len(job.held), self.columns), level), np.full((len(job.part), self.columns), level)
+
+    def nuisances(self, predictions: Iterator[tuple[np.ndarray, np.ndarray]]) -> Nuisances:
+        feedback, outer, repeats = self.feedback, self.outer, self.settings.repeats
+        means = fold_means = None
+        if self.jobs:
+            means = np.zeros((len(feedback), self.columns))
+            if outer is not None:
+                fold_means = np.zeros((len(outer), *means.shape))
+            for job, (of_held, of_part) in zip(self.jobs, predictions, strict=True):
+                means[job.held] += job.share * of_held
+                if fold_means is not None:
+                    fold_means[job.number, job.part] += of_part / repeats
+            if outer is not None and fold_means is not None:
+                for number, fold in enumerate(outer):
+                    fold_means[number, fold] = means[fold]
+        return Nuisances(feedback, self.propensity, self.clip, feedback.propensity is None, means, fold_means)
+
+    def averaged(self, network: Nuisances) -> Nuisances:
+        """The network's means averaged with those of other learners, by what each is off the rows it did not see."""
+        feedback = self.feedback
+        assert network.means is not None
+        by_learner = {"network": (network.means, network.fold_means)}
+        seed = self.settings.seeds(8, count=1)[0] % 2**31
+        by_learner["forest"] = forest_means(feedback, self.folds, seed=seed)
+        by_learner["additive"] = additive_means(feedback, self.folds)
+        rows = np.arange(len(feedback))
+        shares = convex_weights(
+            np.column_stack([means[rows, feedback.action] for means, _ in by_learner.values()]),
+            feedback.outcome, feedback.weights,
+        )  # fmt: skip
+        means: Any = sum(share * part for share, (part, _) in zip(shares, by_learner.values(), strict=True))
+        fold_means: Any = None
+        if network.fold_means is not None:
+            fold_means = sum(share * part for share, (_, part) in zip(shares, by_learner.values(), strict=True))
+        named = dict(zip(by_learner, shares.tolist(), strict=True))
+        return replace(network, means=means, fold_means=fold_means, shares=named)
+
+
+def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
+    """Fit the outcome models of several runs: networks of those that share their settings are one stack."""
+    done: dict[int, Nuisances] = {}
+    together: dict[tuple, list[int]] = {}
+    for number, plan in enumerate(plans):
+        settings, learner = plan.settings, plan.settings.learner
+        if learner is not None or not plan.jobs:
+            done[number] = plan.nuisances(plan.by_learner(learner) if learner is not None else iter(()))
+        elif plan.spread[1] == 0.0:
+            done[number] = plan.nuisances(plan.constant())
+        else:
+            network = settings.outcome_model is None or settings.averages
+            model = as_model(MLP() if network else settings.outcome_model)
+            width = plan.feedback.context.shape[1]
+            key = model, plan.columns, settings.fit_config, settings.device, settings.progress, width
+            together.setdefault(key, []).append(number)
+    for (model, columns, config, device, progress, _), numbers in together.items():
+        problems = [plans[number].stack() for number in numbers]
+        stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
+        for number, problem, stack in zip(numbers, problems, stacks, strict=True):
+            plan = plans[number]
+            done[number] = plan.nuisances(plan.by_network(model, problem, stack))
+            if plan.settings.averages and columns > 1 and len(plan.folds) > 2:  # two left out must leave some
+                done[number] = plan.averaged(done[number])
+    return [done[number] for number in range(len(plans))]

@@ -1,0 +1,138 @@
+"""What all passes over a source share: its chunks, the sample kept in memory, and the fit of members to chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gbpl.fitting.chunks import ChunkFit, ChunkTable, Held
+from gbpl.fitting.config import FitConfig
+from gbpl.fitting.members import Member
+from gbpl.fitting.stack import Objective, StackFit
+from gbpl.models.base import ScoreModel
+from gbpl.passes.rows import Chunk, RowSource, even_rows, folds_of
+from gbpl.passes.statistics import read_statistics
+from gbpl.path.plan import PathSettings
+from gbpl.runtime.devices import aligned_empty, resolve_devices
+from gbpl.runtime.memory import give_back_memory
+from gbpl.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["Passes", "ReadChunk", "planned_passes"]
+
+HELD = 4_096  # of a fold's rows in the sample, those that members are evaluated on after each chunk
+IN_ORDER, GPU_IN_ORDER = 4_096, 16_384  # rows at a time: each has a policy by every entry of the path
+DEFAULT = FitConfig(learning_rate=3e-3, batch_size=512)
+MOST_PASSES = 30
+
+
+class ReadChunk(NamedTuple):
+    """A chunk, its features standardised, and the fold of each row."""
+
+    chunk: Chunk
+    x: Float[np.ndarray, "row feature"]
+    fold: Int[np.ndarray, " row"]
+
+
+def planned_passes(n: int, visits: int) -> int:
+    """Passes in which every member is passed by `visits` rows, within limits; it depends on nothing but n."""
+    return max(1, min(MOST_PASSES, math.ceil(visits / n)))
+
+
+class Passes:
+    """A source that has been read once: its statistics and its sample, and chunks in any number of passes.
+
+    `sample` is the sample as read, of which the rows `on_top` (up to `HELD` of each fold) lie on top of every table
+    that members learn from. `fold_rows` are the rows of the sample by fold.
+    """
+
+    def __init__(self, source: RowSource, settings: PathSettings, *, folds: int, sample: int, chunk_rows: int) -> None:
+        self.source, self.settings, self.folds, self.seed = source, settings, folds, settings.seed
+        self.rows = even_rows(source.n_rows, chunk_rows)
+        self.per_pass = -(-source.n_rows // self.rows)
+        self.config = settings.config or DEFAULT
+        if self.config.batch_size is None:
+            self.config = replace(self.config, batch_size=DEFAULT.batch_size)
+        self.devices = resolve_devices(settings.device)  # type: ignore[arg-type]
+        self.statistics = read_statistics(source, rows=self.rows, sample=sample, folds=folds, seed=self.seed)
+        self.sample = self._read(self.statistics.sample)
+        fold, weight = self.sample.fold, self.sample.chunk.weight
+        order = np.random.default_rng([self.seed, 5]).permutation(len(fold))
+        self.on_top = np.sort(np.concatenate([order[fold[order] == number][:HELD] for number in range(folds)]))
+        self.top_x = self.sample.x[self.on_top]
+        self.held = Held(fold[self.on_top], None if weight is None else weight[self.on_top])
+        self.fold_rows = [np.flatnonzero(fold == number).astype(np.int32) for number in range(folds)]
+        self.bar, self.done = Progress("fitting", 0, show=False), 0
+
+    @property
+    def on_cpu(self) -> bool:
+        return self.devices[0].platform == "cpu"
+
+    @property
+    def table_rows(self) -> int:
+        """Rows of the tables that members learn from."""
+        return len(self.on_top) + self.rows
+
+    def planned(self, visits: int) -> int:
+        """Passes of members that `visits` rows should pass."""
+        return min(planned_passes(self.source.n_rows, visits), self.config.max_epochs)
+
+    def _read(self, chunk: Chunk) -> ReadChunk:
+        fold = folds_of(chunk.number, self.folds, seed=self.seed)
+        return ReadChunk(chunk, self.statistics.standardizer.apply(chunk.x), fold)
+
+    def shuffled(self, stage: int, passes: int) -> Iterator[ReadChunk]:
+        """Chunks of several passes, each in an order of its own."""
+        for number in range(passes):
+            order = int(np.random.SeedSequence([self.seed, stage, number]).generate_state(1)[0])
+            yield from map(self._read, self.source.chunks(self.rows, order))
+
+    def in_order(self) -> Iterator[ReadChunk]:
+        """Every row once, fewer at a time."""
+        rows = min(self.rows, IN_ORDER if self.on_cpu else GPU_IN_ORDER)
+        return map(self._read, self.source.chunks(rows, None))
+
+    def table(self, top: np.ndarray, below: np.ndarray) -> np.ndarray:
+        """Rows on top, the chunk's, and zeros up to the size that is compiled."""
+        out = aligned_empty((self.table_rows, *top.shape[1:]))
+        out[: len(top)] = top
+        out[len(top) : len(top) + len(below)] = below
+        out[len(top) + len(below) :] = 0.0
+        return out
+
+    def features(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "table_row feature"]:
+        """The features of a table."""
+        return self.table(self.top_x, x)
+
+    def chunk_fit(
+        self, members: Sequence[Member], objective: Objective, model: ScoreModel, passes: int, target: Any = None
+    ) -> ChunkFit:
+        """Members to be fitted in so many passes; with shapes of the `target` they are compiled for it at once."""
+        n = self.source.n_rows
+        return ChunkFit(
+            members, self.held, objective, model, self.config, self.devices,
+            chunk_rows=self.rows, chunks=passes * self.per_pass, n_train=n * (1.0 - 1.0 / self.folds),
+            n_features=self.source.n_features, mean_weight=self.statistics.weight / n, target=target,
+        )  # fmt: skip
+
+    def fit(self, members: ChunkFit, tables: Iterable[ChunkTable]) -> StackFit:
+        """Fit the members to the tables of all chunks, and show how far they are."""
+        return members.fit(self._counted(tables))
+
+    def _counted(self, tables: Iterable[ChunkTable]) -> Iterator[ChunkTable]:
+        for table in tables:
+            yield table
+            self.done += 1
+            self.bar.update(self.done, "chunks")
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Give freed memory back."""
+        if self.on_cpu:  # with a GPU the process has gigabytes of its libraries, and looking through them takes long
+            give_back_memory()
