@@ -7,19 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.plots.style import (
-    BAR,
-    BLUE,
-    GREY,
-    ORANGE,
-    PALE,
-    RED,
-    axes_for,
-    legend_above,
-    new_figure,
-    percent,
-    short_count,
-)  # fmt: skip
+from gbpl.plots.axes import BAR, axes_for, legend_above, new_figure, percent, short_count
+from gbpl.plots.colours import BLUE, GREY, ORANGE, PALE, RED
 from gbpl.value.overlap import shorten
 
 if TYPE_CHECKING:

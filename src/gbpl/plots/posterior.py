@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.plots.style import (
+from gbpl.plots.axes import (
     BAND,
     BAR,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    RED,
-    SKY,
     axes_for,
     finite_array,
     legend_above,
@@ -23,7 +17,8 @@ from gbpl.plots.style import (
     one_per_item,
     percent,
     short_count,
-)  # fmt: skip
+)
+from gbpl.plots.colours import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -162,7 +157,7 @@ def plot_disagreement(
     """Posterior disagreement against the margin M(x), its mean by margin, and agreement by margin.
 
     `correct` says where the rule takes the better action. Means are over groups of rows by margin that hold 1, 3,
-    5, ... parts of the rows, since disagreement is found at small margins; at most `shown` rows are drawn as dots,
+    5, ... parts of the rows, since most disagreement is at small margins; at most `shown` rows are drawn as dots,
     evenly spaced in the order given.
     """
     split, margin = finite_array(disagreement, "disagreement", "row"), finite_array(margin, "margin", "row")

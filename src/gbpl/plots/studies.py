@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.plots.style import BAR, BLUE, GREEN, GREY, ORANGE, RED, SKY, axes_for
+from gbpl.plots.axes import BAR, axes_for
+from gbpl.plots.colours import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -136,7 +136,7 @@ def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]
 def _decided(
     policy: SavedPolicy, batch: Any, needed: Sequence[str], keep: Sequence[str], defer: float | None, totals: Decided
 ) -> dict[str, Any]:
-    """The columns to write for a batch; `found` grows by it."""
+    """The columns to write for a batch; `totals` grows by it."""
     if policy.encoder is None:
         x: Any = np.column_stack([_numbers(batch, name, totals.rows) for name in needed])
     else:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.tables.columns import EXACT
 from gbpl.tables.frames import TableError, is_missing, nearest
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ __all__ = [
 ]  # fmt: skip
 
 MOST_ACTIONS = 100
-EXACT = 2.0**53  # up to here every integer is a float
 
 
 def read_labels(values: np.ndarray, name: str) -> tuple[Int[np.ndarray, " row"], list[Any]]:

@@ -147,7 +147,7 @@ def read_table(
 ) -> Any:
     """A file as a pyarrow Table, with the columns asked for (None: all); `encoding` and `delimiter` are of text.
 
-    The delimiter is found in the header if None: `,` `;` tab or `|`. A file without rows is refused.
+    The delimiter is taken from the header if None: `,` `;` tab or `|`. A file without rows is refused.
     """
     batches = open_batches(path, columns=columns, encoding=encoding, delimiter=delimiter)
     table = batches.file.read(batches.columns)

@@ -14,8 +14,8 @@ import numpy as np
 from gbpl.paper.experiments import catalog
 from gbpl.paper.experiments.records import Records
 from gbpl.paper.printing import panels
+from gbpl.plots.colours import GREEN, GREY, RED
 from gbpl.plots.posterior import GROUPS, plot_scores, plot_welfare
-from gbpl.plots.style import GREEN, GREY, RED
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

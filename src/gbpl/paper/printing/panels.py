@@ -15,7 +15,7 @@ from gbpl.paper.experiments import catalog
 from gbpl.paper.experiments.records import Records
 from gbpl.paper.printing.cells import standard_error
 from gbpl.paper.printing.columns import Column
-from gbpl.plots.style import BLUE, GREEN, GREY, ORANGE, RED, SKY
+from gbpl.plots.colours import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from jaxtyping import Float

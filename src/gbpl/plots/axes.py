@@ -1,4 +1,4 @@
-"""What all plots share: colours, plain axes, checks of arrays, and a legend above the plot."""
+"""What all plots share: plain axes, checks of arrays, and a legend above the plot."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = [
-    "BAND", "BAR", "BLUE", "GREEN", "GREY", "ORANGE", "PALE", "RED", "SKY", "axes_for", "finite_array", "legend_above",
-    "new_figure", "one_per_item", "percent", "short_count",
+    "BAND", "BAR", "axes_for", "finite_array", "legend_above", "new_figure", "one_per_item", "percent", "short_count",
 ]  # fmt: skip
 
-# Okabe and Ito's colours, which can be told apart with any kind of colour vision and in grey.
-BLUE, SKY, ORANGE, RED, GREEN, GREY = "#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#009E73", "#767676"
-PALE = "#F7DFCC"  # RED on white, for regions
 BAND = "pointwise band"
 BAR = {"fmt": "o", "capsize": 3, "markersize": 5, "elinewidth": 1.2}
 
