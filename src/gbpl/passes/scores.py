@@ -42,7 +42,7 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
     target = jax.ShapeDtypeStruct((len(corrections) * passes.table_rows, width), np.float32)
     fitting = passes.chunk_fit(members, settings.surrogate, settings.model, count, target)
     shape = passes.folds, len(members) // passes.folds
-    initial = fitting.training.banks[0].state.params
+    initial = fitting.loop.banks[0].state.params
     params = jax.tree.map(lambda leaf: np.zeros((*shape, *leaf.shape[1:]), leaf.dtype), initial)
     policies = FoldOutputs(params, settings.model, passes.devices, settings.surrogate)
     policies.of(np.zeros((1, passes.source.n_features), np.float32), np.zeros(1, int))
