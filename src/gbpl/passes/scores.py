@@ -49,7 +49,7 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
 
 
 def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> StackFit:
-    """Fit the members of a plan in so many passes."""
+    """Fit the members of a plan in `count` passes."""
     fitting = passes.chunk_fit(plan.layout.members, plan.surrogate, plan.problem.settings.model, count)
     return passes.fit(fitting, _learned_from(plan, passes, outcomes, count))
 
