@@ -26,7 +26,7 @@ from posterior import Unscaled
 from gbpl import FitConfig, GBPLNet
 from gbpl.coverage import coverage_study
 from gbpl.datasets import BinaryDesign, LoggedDesign, OneDimensionalDesign
-from gbpl.posterior.eta import refit
+from gbpl.posterior.refits import refit
 
 LEVELS = (0.5, 0.9, 0.95)
 PRINTED = {  # coverage and width at 50, 80, 90 and 95 %

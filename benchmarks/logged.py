@@ -36,27 +36,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from gbpl import (
-    MLP,
-    CrossFit,
-    FitConfig,
-    GBPLNet,
-    LoggedFeedback,
-    Member,
-    across_folds,
-    clip_propensity,
-    fit_stack,
-    fold_rows,
-    overlap_report,
-    policy_value,
-    regret,
-)
+from gbpl import MLP, CrossFit, FitConfig, GBPLNet, LoggedFeedback, Member, fit_stack, policy_value, regret
 from gbpl.datasets import BinaryDesign, LoggedDesign, LoggedSample, MultiActionDesign
 from gbpl.estimators.gbplnet import _Prepared
-from gbpl.feedback.pseudo_outcomes import of_logged_action
+from gbpl.feedback.pseudo_outcomes import clip_propensity, of_logged_action
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import member_outputs
+from gbpl.fitting.members import across_folds, fold_rows
 from gbpl.nuisance.cross_fit import MaskedSquare, cross_fit
+from gbpl.value.overlap import overlap_report
 
 PRINTED_CURVE = {  # regret and its standard error: GBPLNet-DR, GBPLNet-IPW, and the best of all five methods
     100: ((0.3068, 0.0147), (0.3192, 0.0140), 0.3060),

@@ -34,13 +34,13 @@ from gbpl import (
     Linear,
     Member,
     PosteriorWarning,
-    Problem,
     RandomFeatures,
     fit_stack,
     threshold_rule,
 )
 from gbpl.datasets import OneDimensionalDesign
 from gbpl.posterior.methods import NUTS, SGLD, Exact, Laplace, LastLayer, Variational, fit_bootstrap
+from gbpl.posterior.problem import Problem
 
 DESIGN = OneDimensionalDesign()
 ALPHAS = (0.05, 0.10, 0.20, 0.30)

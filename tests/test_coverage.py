@@ -166,8 +166,8 @@ def test_the_template_is_left_as_it_is():
         ({"levels": [0.9, 1.0]}, "levels must lie between 0 and 1"),
         ({"levels": [0.0]}, "levels must lie between 0 and 1"),
         ({"replications": 1}, "replications must be >= 2, got 1"),
-        ({"estimator": GBPLNet()}, "the estimator needs one zeta, .* got 'auto'"),
-        ({"estimator": GBPLNet(zeta=[1.0, 0.1])}, "the estimator needs one zeta"),
+        ({"estimator": GBPLNet()}, "the estimator must have one zeta, .* got 'auto'"),
+        ({"estimator": GBPLNet(zeta=[1.0, 0.1])}, "the estimator must have one zeta"),
     ],
 )
 def test_bad_requests_are_refused_before_any_fit(wrong, message, monkeypatch):

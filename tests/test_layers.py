@@ -41,7 +41,7 @@ def test_imports_go_one_way() -> None:
             "gbpl.fitting is not allowed to import gbpl.path",
         ),
         ("value/welfare.py", "import gbpl.value.overlap", "No cycles are allowed"),
-        ("frozen/policy.py", "import jax", "gbpl.frozen.policy is not allowed to import jax"),
+        ("frozen/policy.py", "import jax", "gbpl.frozen is not allowed to import jax"),
         ("helpers.py", "", "gbpl.helpers"),
     ],
 )

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gbpl import plots
 from gbpl.plots import (
     plot_coverage,
     plot_disagreement,
@@ -130,6 +131,11 @@ def assert_words_on_the_picture_and_apart(axes: Sequence[Axes]) -> None:
 @pytest.mark.parametrize("name", PLOTS)
 def test_all_words_are_on_the_picture_and_none_overlap(name: str) -> None:
     assert_words_on_the_picture_and_apart([PLOTS[name]()])
+
+
+def test_every_plot_is_a_name_of_the_package() -> None:
+    assert {name for name in globals() if name.startswith("plot_")} == set(plots.__all__)
+    assert all(callable(getattr(plots, name)) for name in plots.__all__)
 
 
 def test_matplotlib_waits_for_a_call() -> None:

@@ -30,7 +30,7 @@ MOVED = {
     "path.out_of_fold": "ZetaPath",
     "posterior.chains": "to_arviz",
     "posterior.eta": "EtaChoice",
-    "posterior.methods": "Problem",
+    "posterior.problem": "Problem",
     "surrogates": "project_simplex",
     "value.estimate": "off_policy_value",
     "value.overlap": "ClipWelfare overlap_report",

@@ -4,7 +4,7 @@
 from .estimators.gbpl import GBPL as GBPL
 from .estimators.gbplnet import GBPLNet as GBPLNet
 from .estimators.many import fit_many as fit_many
-from .fitting.stack import FitConfig as FitConfig
+from .fitting.config import FitConfig as FitConfig
 from .study.study import Study as Study
 from .study.study import learn as learn
 
@@ -67,8 +67,8 @@ from .trees.forest import ForestFeatures as ForestFeatures
 # Said on the way
 from .fitting.stack import NonFiniteLossError as NonFiniteLossError
 from .nuisance.cross_fit import EstimatedPropensityWarning as EstimatedPropensityWarning
-from .posterior.methods import PosteriorError as PosteriorError
-from .posterior.methods import PosteriorWarning as PosteriorWarning
+from .posterior.problem import PosteriorError as PosteriorError
+from .posterior.problem import PosteriorWarning as PosteriorWarning
 from .value.overlap import OverlapWarning as OverlapWarning
 
 __version__: str

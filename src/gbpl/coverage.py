@@ -1,7 +1,7 @@
 """Coverage of welfare intervals by simulation from a design (appendix on welfare uncertainty).
 
-The paper's procedure, as a tool: where the truth is known, count how often an interval holds it. It serves to check a
-posterior on data made to look like one's own; `gbpl.posterior.eta` calibrates from the data alone.
+The paper's procedure, as a tool: where the truth is known, count how often an interval contains it. Use it to check a
+posterior on data made to look like your own; `gbpl.posterior.eta` calibrates from the data alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CoverageStudy", "coverage_study"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CoverageStudy:
-    """What `coverage_study` found, a row an eta and a column a level.
+    """Results of `coverage_study`, one row per eta and one column per level.
 
     `coverage` is that of the population target's welfare, `width` the mean width of the intervals. `of_fits` is the
     coverage of what the fits are worth on average: the target less what learning from n rows costs, `shortfall`.
@@ -51,7 +51,7 @@ class CoverageStudy:
         return self.etas[int(np.argmin(np.abs(self.coverage[:, self.levels.index(level)] - level)))]
 
     def to_dict(self) -> dict[str, list[float]]:
-        """Columns by name, a row an eta and a level, as `pandas.DataFrame` or `polars.DataFrame` take them."""
+        """Columns by name, one row per eta and level, as `pandas.DataFrame` or `polars.DataFrame` take them."""
         cells = [(e, k) for e in range(len(self.etas)) for k in range(len(self.levels))]
         columns = {"coverage": self.coverage, "se": self.coverage_se, "width": self.width, "of_fits": self.of_fits}
         named = {name: [float(table[cell]) for cell in cells] for name, table in columns.items()}
@@ -80,8 +80,8 @@ def coverage_study(
 ) -> CoverageStudy:
     """Fit, draw and count over samples of a design with known truth (a `gbpl.datasets` design, plain or logged).
 
-    `estimator` is the policy to fit, `GBPLNet(zeta=1.0, eta=1.0)` if None; it needs one zeta, since the target is that
-    of a zeta: the welfare of the population minimiser (`Surrogate.population_policy`), played as a randomized policy on
+    `estimator` is the policy to fit, `GBPLNet(zeta=1.0, eta=1.0)` if None; it needs one zeta, since the target depends
+    on zeta: the welfare of the population minimiser (`Surrogate.population_policy`), played as a randomized policy on
     `evaluation_rows` new rows, with known means. Each replication is fitted once and its posterior drawn at every eta:
     eta counts in the fit only through the prior, as one over n. Replication r has data seed start + r.
     """
@@ -94,9 +94,9 @@ def coverage_study(
         raise ValueError(f"replications must be >= 2, got {replications}; a coverage needs hundreds")
     template = GBPLNet(zeta=1.0, eta=1.0) if estimator is None else estimator
     if isinstance(template.zeta, str) or np.iterable(template.zeta):
-        raise ValueError(f"the estimator needs one zeta, for the target is that of a zeta, got {template.zeta!r}")
+        raise ValueError(f"the estimator must have one zeta, since the target depends on it, got {template.zeta!r}")
     ends = np.empty((replications, len(etas), len(wanted), 2))
-    target, worth = np.empty(replications), np.empty(replications)
+    target, welfare = np.empty(replications), np.empty(replications)
     for number in range(replications):
         seed = start + number
         policy = clone(template).set_params(random_state=seed)
@@ -108,7 +108,7 @@ def coverage_study(
         fresh = design.sample(evaluation_rows, seed=10**6 + seed)
         best = np.asarray(policy.surrogate_.population_policy(fresh.outcome_mean, float(template.zeta)))
         target[number] = np.mean(np.sum(best * fresh.outcome_mean, axis=1))
-        worth[number] = np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1))
+        welfare[number] = np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1))
         for place, eta in enumerate(etas):
             drawn = policy.posterior("last_layer", eta=eta).welfare(
                 fresh.x, fresh.outcome_mean, of=of, draws=draws, seed=seed
@@ -119,7 +119,7 @@ def coverage_study(
         inside = (ends[..., 0] <= values[:, None, None]) & (values[:, None, None] <= ends[..., 1])
         return inside.mean(axis=0)
 
-    shortfall = float(np.mean(target - worth))
+    shortfall = float(np.mean(target - welfare))
     return CoverageStudy(
         etas=etas,
         levels=wanted,

@@ -14,13 +14,16 @@ Axis names: `row`, `action` (K of them), `score` (1, K - 1 or K), `raw` (1 or K)
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from gbpl.squashing import simplex_projection
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -32,7 +35,10 @@ __all__ = ["BaselineGap", "Binary", "FullVector", "Surrogate", "project_simplex"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surrogate(ABC):
-    """What a fit, a posterior and a bound need to know of a surrogate; nothing else knows its formulas.
+    """What a fit, a posterior, a bound and a frozen policy need to know of a surrogate; nothing else has its formulas.
+
+    A new surrogate is one subclass. What it may leave out (`squashing` None, no `penalty_range`, no `loss_range`) is
+    refused by name where it is needed.
 
     `huber` is the threshold, in outcome units, of the robust variant: the squared residual `t - zeta s` is
     replaced by Huber's function, so that a row moves the fit by at most `huber` however extreme its
@@ -63,13 +69,57 @@ class Surrogate(ABC):
         """Raw outputs the score model must have."""
 
     @property
+    @abstractmethod
+    def squashing(self) -> str | None:
+        """The formula of `gbpl.squashing` from raw outputs to the policy; with None a policy cannot be saved."""
+
+    @property
     def shift_invariant(self) -> bool:
         """Whether a constant added to all outcomes of a row leaves its target as it is."""
         return True
 
+    @property
+    def penalty_range(self) -> tuple[float, float]:
+        """Smallest and largest |s|^2 of a policy's scores."""
+        raise self._lacks("penalty_range", "welfare from penalized welfare is not known")
+
+    def loss_range(self, outcome_range: tuple[float, float], zeta: float) -> tuple[float, float]:
+        """Smallest and largest full loss of a row, outcomes in the range and scores those of any policy.
+
+        The loss sum_j rho(t_j - zeta s_j) / zeta is convex in outcomes and policy together, so its largest value is at
+        a corner (outcomes at the ends of the range, one action for sure), its smallest at the symmetric point. Both are
+        attained, up to the closure of the softmax. Unsquashed scores have no range.
+        """
+        low, high = (float(end) for end in outcome_range)
+        if not -math.inf < low < high < math.inf:
+            raise ValueError(f"outcome_range must be finite (low, high) with low < high, got {outcome_range}")
+        if not 0.0 < zeta < math.inf:
+            raise ValueError(f"zeta must be > 0 and finite, got {zeta}; try 0.1")
+        if not self.squash:
+            raise ValueError(f"{type(self).__name__}(squash=False) has unbounded scores: its loss has no range")
+        return self._loss_range(low, high, zeta)
+
+    def _loss_range(self, low: float, high: float, zeta: float) -> tuple[float, float]:
+        """`loss_range` of squashed scores, its arguments checked."""
+        raise self._lacks("loss_range", "the range of a loss is not known")
+
+    def _lacks(self, name: str, what: str) -> ValueError:
+        kind = type(self).__name__
+        return ValueError(f"{what} for the surrogate {kind}; define {kind}.{name}, or use policy.certificate")
+
+    def scaled(self, scale: float) -> Self:
+        """The same surrogate for outcomes that are divided by `scale`."""
+        return replace(self, huber=self.huber / scale)
+
+    def _huber(self, residual: float) -> float:
+        """rho(residual): half the square, linear beyond the threshold."""
+        inside = min(abs(residual), self.huber)
+        beyond = abs(residual) - inside
+        return 0.5 * inside**2 + (self.huber * beyond if beyond else 0.0)
+
     @abstractmethod
     def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
-        """What the score is fitted to; numpy's own for numpy, as tables come with any number of rows."""
+        """What the score is fitted to. Numpy in, numpy out: JAX would compile anew for every number of rows."""
 
     @abstractmethod
     def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
@@ -81,7 +131,7 @@ class Surrogate(ABC):
 
     @abstractmethod
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
-        """The inverse of `policy`; numpy's own for numpy, too."""
+        """The inverse of `policy`; numpy in, numpy out."""
 
     @abstractmethod
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
@@ -89,7 +139,7 @@ class Surrogate(ABC):
 
     @abstractmethod
     def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
-        """Outcomes, up to a constant of the row, whose target is zeta times the scores: what a score says of them."""
+        """Outcomes, up to a constant of the row, whose target is zeta times the scores."""
 
     def loss(self, scores: Table, target: Table, zeta: float | Array) -> Float[Array, " row"]:
         """Full loss per row, 1/2 |t/sqrt(zeta) - sqrt(zeta) s|^2 (Huber's function of it when robust)."""
@@ -162,6 +212,17 @@ class Binary(Surrogate):
     def n_raw(self) -> int:
         return 1
 
+    @property
+    def squashing(self) -> str:
+        return "tanh" if self.squash else "clip"
+
+    @property
+    def penalty_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def _loss_range(self, low: float, high: float, zeta: float) -> tuple[float, float]:
+        return _gap_loss_range(self, low, high, zeta)
+
     def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
         return outcomes[..., 1:] - outcomes[..., :1]
 
@@ -207,6 +268,18 @@ class BaselineGap(Surrogate):
     @property
     def n_raw(self) -> int:
         return self.n_actions
+
+    @property
+    def squashing(self) -> str:
+        return "softmax"
+
+    @property
+    def penalty_range(self) -> tuple[float, float]:
+        others = self.n_actions - 1
+        return others * max(0.0, 1.0 - 2.0 / others) ** 2, float(others)
+
+    def _loss_range(self, low: float, high: float, zeta: float) -> tuple[float, float]:
+        return _gap_loss_range(self, low, high, zeta)
 
     def _others(self, columns: Table) -> Table:
         joined = np.concatenate if isinstance(columns, np.ndarray) else jnp.concatenate
@@ -261,8 +334,33 @@ class FullVector(Surrogate):
         return self.n_actions
 
     @property
+    def squashing(self) -> str:
+        return "softmax" if self.squash else "project"
+
+    @property
     def shift_invariant(self) -> bool:
         return self.centered
+
+    @property
+    def penalty_range(self) -> tuple[float, float]:
+        return 1.0 / self.n_actions, 1.0
+
+    def _loss_range(self, low: float, high: float, zeta: float) -> tuple[float, float]:
+        count, width, rho = self.n_actions, high - low, self._huber
+        if not self.centered:
+            middle = zeta / count
+            smallest = count * rho(middle - min(max(middle, low), high))
+            largest = max(rho(low - zeta), rho(high - zeta))
+            return smallest / zeta, (largest + (count - 1) * max(rho(low), rho(high))) / zeta
+        largest = 0.0
+        for highs in range(count + 1):  # that many outcomes at the upper end; the action taken is one of them or not
+            up, down = width * (1.0 - highs / count), -width * highs / count
+            total = highs * rho(up) + (count - highs) * rho(down)
+            if highs:
+                largest = max(largest, total - rho(up) + rho(up - zeta))
+            if highs < count:
+                largest = max(largest, total - rho(down) + rho(down - zeta))
+        return count * rho(zeta / count) / zeta, largest / zeta
 
     def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
         return outcomes - outcomes.mean(axis=-1, keepdims=True) if self.centered else outcomes
@@ -284,13 +382,13 @@ class FullVector(Surrogate):
         return project_simplex(outcome_mean / zeta)
 
 
+def _gap_loss_range(surrogate: Surrogate, low: float, high: float, zeta: float) -> tuple[float, float]:
+    """`loss_range` where targets are gaps to one action; two actions are the baseline gap with one other action."""
+    others, width, rho = surrogate.n_actions - 1, high - low, surrogate._huber
+    nearest = max(0.0, zeta * (1.0 - 2.0 / others) - width)
+    return others * rho(nearest) / zeta, others * rho(width + zeta) / zeta
+
+
 def project_simplex(points: Float[Table, "row action"]) -> Float[Array, "row action"]:
     """Euclidean projection of each row on the simplex: max(points - c, 0) with c such that it sums to one."""
-    points = jnp.asarray(points)
-    points = points - jnp.max(points, axis=-1, keepdims=True)  # the same projection, and float32 keeps the 1 below
-    ordered = -jnp.sort(-points, axis=-1)
-    excess = jnp.cumsum(ordered, axis=-1) - 1.0
-    count = jnp.arange(1, points.shape[-1] + 1)
-    support = jnp.sum(ordered * count > excess, axis=-1, keepdims=True)
-    cut = jnp.take_along_axis(excess, support - 1, axis=-1) / support
-    return jnp.maximum(points - cut, 0.0)
+    return simplex_projection(jnp.asarray(points), jnp)

@@ -18,27 +18,12 @@ from scipy.special import rel_entr
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from gbpl import (
-    Certificate,
-    EstimatedPropensityWarning,
-    FitConfig,
-    GBPLNet,
-    Linear,
-    LoggedFeedback,
-    fold_rows,
-)
-from gbpl.certificates.certificate import (
-    CATONI,
-    INVERSE_KL,
-    SCALES,
-    THEOREM,
-    CertifiedDraws,
-    CertifyingRows,
-    certify_draws,
-    full_rows,
-    logged_rows,
-)
+from gbpl import Certificate, EstimatedPropensityWarning, FitConfig, GBPLNet, Linear, LoggedFeedback
+from gbpl.certificates.certify import SCALES
+from gbpl.certificates.draws import CATONI, INVERSE_KL, THEOREM, CertifiedDraws, certify_draws
+from gbpl.certificates.rows import CertifyingRows, full_rows, logged_rows
 from gbpl.estimators import gbplnet as estimator_module
+from gbpl.fitting.members import fold_rows
 
 
 def kl(p: float, q: float) -> float:

@@ -23,7 +23,7 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from support.cli import Done, command, people, quick_learn, run, snapshot, tiny_policy, write
+from support.cli import Done, changed, command, people, quick_learn, run, snapshot, tiny_policy, write
 from support.report import two_actions
 
 import gbpl.estimators.gbplnet
@@ -45,27 +45,25 @@ OLD = b"result of last year"
 Content = bytes | Callable[[Path], None]
 
 
-def table(**changed: Any) -> pa.Table:
-    """The trial with columns changed or added; None takes one out."""
-    columns = {name: values for name, values in (TRIAL | changed).items() if values is not None}
-    return pa.table({name: pa.array(values) for name, values in columns.items()})
+def table(**changes: Any) -> pa.Table:
+    return pa.table({name: pa.array(values) for name, values in changed(TRIAL, **changes).items()})
 
 
-def text(**changed: Any) -> bytes:
+def text(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.csv.write_csv(table(**changed), sink)
+    pyarrow.csv.write_csv(table(**changes), sink)
     return sink.getvalue()
 
 
-def parquet(**changed: Any) -> bytes:
+def parquet(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.parquet.write_table(table(**changed), sink)
+    pyarrow.parquet.write_table(table(**changes), sink)
     return sink.getvalue()
 
 
-def feather(**changed: Any) -> bytes:
+def feather(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.feather.write_feather(table(**changed), sink)
+    pyarrow.feather.write_feather(table(**changes), sink)
     return sink.getvalue()
 
 
@@ -216,7 +214,7 @@ CASES: dict[str, Case] = {
     "one action": fit(text(arm=["treat"] * N), "every row took the action 'treat'", "bring rows with another"),
     "5,000 actions": fit(
         b"age,arm,earnings\n" + b"".join(b"%d,a%d,1\n" % (i % 50, i) for i in range(5000)), "5,000 different values",
-        "at most 100", "join rare actions",
+        "at most 100", "merge rare actions",
     ),
     "labels spelled twice": fit(text(arm=["treat", "Treat ", "none"] * 40), "'treat'", "'Treat '", "spell it one way"),
     "action seen in rows without outcome only": fit(
@@ -228,11 +226,11 @@ CASES: dict[str, Case] = {
         "no column is left for the features", "'person'", "dates", name="bad.parquet",
     ),
     "dates asked for": fit(
-        parquet(sex=[datetime.date(2020, 1, 1)] * N), "'sex' cannot be a feature", "dates", "make a number",
+        parquet(sex=[datetime.date(2020, 1, 1)] * N), "'sex' cannot be a feature", "dates", "turn it into a number",
         name="bad.parquet", options=(*ROLES, "--features", "age", "sex"),
     ),
     "lists asked for": fit(
-        parquet(sex=[[1, 2]] * N), "'sex' cannot be a feature", "lists", "make a column of each part",
+        parquet(sex=[[1, 2]] * N), "'sex' cannot be a feature", "lists", "make one column per part",
         name="bad.parquet", options=(*ROLES, "--features", "sex"),
     ),
     "empty features": fit(
@@ -399,7 +397,7 @@ CASES: dict[str, Case] = {
     # Data sets.
     "unknown data set": Case(("datasets", "nws"), ("no data set 'nws'", "did you mean 'nsw'")),
     "data set to an unknown suffix": Case(("datasets", "email", "-o", "a.xls"), ("'.xls'", ".csv")),
-    "which data set": Case(("datasets", "-o", "a.csv"), ("which data set", "a.csv", "give its name")),
+    "which data set": Case(("datasets", "-o", "a.csv"), ("no data set is named", "a.csv", "give a name")),
     "demo of few rows": Case(("demo", "--rows", "5"), ("--rows must be from 200", "got 5")),
     "demo of a word": Case(("demo", "--rows", "many"), ("--rows", "'many'")),
 }  # fmt: skip

@@ -570,7 +570,7 @@ def test_a_design_behind_need_not_know_its_truth_until_it_is_asked() -> None:
 def test_truths_never_change_between_calls() -> None:
     design = MultiActionDesign("DGP3", n_actions=3)
     first = design.optimal_welfare(), design.oracle_welfare()
-    gbpl.datasets._multi_action_gain.cache_clear()
+    multi_action._multi_action_gain.cache_clear()
     assert (design.optimal_welfare(), design.oracle_welfare()) == first
 
 

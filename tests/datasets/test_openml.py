@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils import Bunch
+from support.data import data_file
 
 import gbpl.datasets.openml
 from gbpl.datasets import LoggedDesign, SemiSyntheticDesign
-from gbpl.datasets.openml import DATA_DIR_VARIABLE, REGRESSION_SETS, DataUnavailableError, load_regression
+from gbpl.datasets.files import DATA_DIR_VARIABLE, DataUnavailableError
+from gbpl.datasets.openml import SETS, load_regression
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 ROWS = {"yacht": 308, "energy_efficiency": 768}
 COLUMNS = {
     "yacht": [
@@ -73,7 +74,7 @@ def openml(monkeypatch: pytest.MonkeyPatch, header: list[str], table: np.ndarray
 # A folder
 
 
-@pytest.mark.parametrize("name", REGRESSION_SETS)
+@pytest.mark.parametrize("name", SETS)
 def test_a_table_is_read_from_a_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made_up(name)
     write(tmp_path / f"{name}.csv", COLUMNS[name], table)
@@ -145,9 +146,7 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.
 def test_a_wrong_table_is_named_with_its_rule_and_a_remedy(tmp_path: Path) -> None:
     path, columns, table = tmp_path / "yacht.csv", COLUMNS["yacht"], made_up("yacht")
     write(path, [*columns[:2], "other", *columns[3:]], table)
-    with pytest.raises(
-        ValueError, match=rf"{path} lacks the column\(s\) length_displacement_ratio, .*'other'.*{REMEDY}"
-    ):
+    with pytest.raises(ValueError, match=rf"{path} has no column length_displacement_ratio, .*'other'.*{REMEDY}"):
         load_regression("yacht", data_dir=tmp_path)
     write(path, columns, table[:-1])
     with pytest.raises(ValueError, match=rf"{path} has 307 rows, yacht has 308; {REMEDY}"):
@@ -156,16 +155,20 @@ def test_a_wrong_table_is_named_with_its_rule_and_a_remedy(tmp_path: Path) -> No
     with pytest.raises(ValueError, match=r"has 0 rows, yacht has 308"):
         load_regression("yacht", data_dir=tmp_path)
     path.write_text("")
-    with pytest.raises(ValueError, match=r"lacks the column\(s\) longitudinal_position"):
+    with pytest.raises(ValueError, match=r"yacht\.csv is empty: it has no header"):
         load_regression("yacht", data_dir=tmp_path)
     write(path, columns, np.where(np.arange(308)[:, None] == 4, np.nan, table))
     with pytest.raises(ValueError, match=r"must have finite numbers, got \[nan, .* in row 4; set"):
         load_regression("yacht", data_dir=tmp_path)
-    for word in ([*table[2, :-1], "fast"], table[2, :-1]):
+    wrong = {
+        r"column 'residuary_resistance' must be numbers, but is 'fast' in line 4; correct it": [*table[2, :-1], "fast"],
+        r"line 4 has 6 cell\(s\), but the header has 7; correct the file": table[2, :-1],
+    }
+    for message, row in wrong.items():
         write(path, columns, table[:2])
         with path.open("a", newline="") as file:
-            csv.writer(file).writerow(word)
-        with pytest.raises(ValueError, match=rf"{path}, line 4: the columns must be numbers, got \[.*; mend that line"):
+            csv.writer(file).writerow(row)
+        with pytest.raises(ValueError, match=rf"yacht\.csv: {message}"):
             load_regression("yacht", data_dir=tmp_path)
 
 
@@ -237,7 +240,7 @@ def test_no_network_says_what_to_do(error: Exception, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(gbpl.datasets.openml, "fetch_openml", fail)
     cause = type(error).__name__
-    message = rf"yacht is not to be had from OpenML \(data id 42370\): {cause}: .*; {REMEDY}, .*run once with network"
+    message = rf"yacht is not available from OpenML \(data id 42370\): {cause}: .*; {REMEDY}, .*run once with network"
     with pytest.raises(DataUnavailableError, match=message) as caught:
         load_regression("yacht")
     assert caught.value.__cause__ is error
@@ -247,11 +250,9 @@ def test_no_network_says_what_to_do(error: Exception, monkeypatch: pytest.Monkey
 # The sets themselves
 
 
-@pytest.mark.parametrize("name", REGRESSION_SETS)
+@pytest.mark.parametrize("name", SETS)
 def test_the_sets_are_those_of_the_paper(name: str) -> None:
-    if not (DATA / f"{name}.csv").exists():
-        pytest.skip(f"no {name}.csv in {DATA}")
-    x, y, names = load_regression(name, data_dir=DATA)
+    x, y, names = load_regression(name, data_dir=data_file(f"{name}.csv").parent)
     assert x.shape == (ROWS[name], len(COLUMNS[name]) - 1)
     assert list(names) == COLUMNS[name][:-1]
     assert_allclose(y.mean(), MEAN[name], atol=1e-4)
@@ -269,9 +270,7 @@ def test_the_sets_are_those_of_the_paper(name: str) -> None:
     ("name", "mean", "variance"), [("yacht", 0.3465, 0.0234), ("energy_efficiency", 0.3569, 0.0295)]
 )
 def test_the_best_rule_is_worth_what_the_paper_prints(name: str, mean: float, variance: float) -> None:
-    if not (DATA / f"{name}.csv").exists():
-        pytest.skip(f"no {name}.csv in {DATA}")
-    x, y, _ = load_regression(name, data_dir=DATA)
+    x, y, _ = load_regression(name, data_dir=data_file(f"{name}.csv").parent)
     best = [
         SemiSyntheticDesign(x, y, index_seed=i).sample(round(0.2 * len(x)), seed=i).outcomes.max(axis=1).mean()
         for i in range(1000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,17 +9,15 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LinearRegression, Ridge
+from support.data import data_file
 
 from gbpl import MLP, CrossFit, FitConfig, GBPLNet, LoggedFeedback, PerAction, WithAction, policy_value
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LINEAR = CrossFit(outcome_model=PerAction(LinearRegression()))
 
 
 def read(name: str) -> pd.DataFrame:
-    if not (DATA / name).exists():
-        pytest.skip(f"no {name} in {DATA}")
-    return pd.read_csv(DATA / name)
+    return pd.read_csv(data_file(name))
 
 
 def small(**changes: Any) -> GBPLNet:
@@ -128,7 +125,7 @@ FEATURES = ["recency", "history", "mens", "womens", "newbie"]
 
 @pytest.fixture(scope="module")
 def mails() -> pd.DataFrame:
-    return read("hillstrom.csv.gz")
+    return read("hillstrom.csv")
 
 
 @pytest.fixture(scope="module")
@@ -196,12 +193,12 @@ def bandit_log(rows: pd.DataFrame, **options: Any) -> LoggedFeedback:
 
 @pytest.fixture(scope="module")
 def uniform() -> pd.DataFrame:
-    return read("obd_random_men.csv.gz")
+    return read("obd_random_men.csv")
 
 
 @pytest.fixture(scope="module")
 def thompson() -> pd.DataFrame:
-    return read("obd_bts_men.csv.gz")
+    return read("obd_bts_men.csv")
 
 
 def test_open_bandit_uniform_policy_on_its_own_log(uniform: pd.DataFrame) -> None:

@@ -18,18 +18,12 @@ from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import gbpl.estimators.baselines
-from gbpl import (
-    MLP,
+from gbpl import MLP, EstimatedPropensityWarning, FitConfig, GBPLNet, Linear, LoggedFeedback, PerAction
+from gbpl.estimators.baselines import (
     DiffReg,
     DirectDRWelfare,
     DirectIPWWelfare,
     DirectWelfare,
-    EstimatedPropensityWarning,
-    FitConfig,
-    GBPLNet,
-    Linear,
-    LoggedFeedback,
-    PerAction,
     PluginReg,
     PluginRegK,
     WeightedLogistic,

@@ -14,7 +14,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import gbpl.fitting.stack
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, StackFit
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear
+from gbpl.fitting.stack import StackFit
 
 ROWS = 60
 TINY = FitConfig(max_epochs=10, learning_rate=0.03)

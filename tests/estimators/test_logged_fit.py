@@ -30,12 +30,12 @@ from gbpl import (
     LoggedFeedback,
     OverlapWarning,
     PosteriorError,
-    StackFit,
     Surrogate,
-    doubly_robust,
     policy_value,
 )
 from gbpl.datasets import BinaryDesign, LoggedDesign
+from gbpl.feedback.pseudo_outcomes import doubly_robust
+from gbpl.fitting.stack import StackFit
 
 ROWS = 240
 CHANCES = {2: (0.25, 0.75), 3: (0.25, 0.25, 0.5)}  # a randomized trial; exact in binary, so that ways to say it agree

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import rel_entr
 
-from gbpl import Binary, FullVector, clip_propensity, doubly_robust, ipw, penalized_welfare
+from gbpl import Binary, FullVector
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
-from gbpl.feedback.pseudo_outcomes import of_logged_action
+from gbpl.feedback.pseudo_outcomes import clip_propensity, doubly_robust, ipw, of_logged_action
+from gbpl.value.welfare import penalized_welfare
 
 try:
     from jax import enable_x64

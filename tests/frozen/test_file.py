@@ -23,11 +23,14 @@ from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.fitting.apply import Mixed, Mixture, combined_policy, member_policies
-from gbpl.frozen.committee import Forests, Networks, Part, project
+from gbpl.frozen.committee import Part
 from gbpl.frozen.file import SavedPolicy, SavedPolicyError, _digest
-from gbpl.frozen.freeze import check_frozen, freeze
+from gbpl.frozen.freeze import check_model, freeze
+from gbpl.models.adapters import as_model
+from gbpl.models.numpy_form import Forests, Networks
 from gbpl.models.splines import Splines
 from gbpl.posterior.posterior import Posterior
+from gbpl.squashing import SQUASHINGS, simplex_projection
 from gbpl.trees.forest import ForestFeatures
 
 N = 410
@@ -125,7 +128,6 @@ def side_by_side():
     first = policies[0]
     posterior = Posterior(
         list(parts), share, standardizer=first.standardizer_, surrogate=first.surrogate_, actions=first.actions_,
-        gains=np.ones(len(owner)),
     )  # fmt: skip
     return model, params, weights, posterior
 
@@ -168,11 +170,12 @@ def test_a_mixture_is_the_sum_of_its_members(mixture_file):
     policy = gbpl.load(mixture_file)
     x = ((NEW - policy.mean) / policy.scale).astype(np.float32)
     deviation = sum(
-        weight * (part.scores.policy(part.scores.basis(member, x) @ part.scores.last[member]) - 1.0 / 3.0)
+        weight
+        * (SQUASHINGS[policy.squashing](np.float64(part.form.basis(member, x) @ part.form.last[member])) - 1.0 / 3.0)
         for part in policy.parts
         for member, weight in enumerate(part.weights)
     )
-    assert_allclose(policy.predict_proba(NEW), project(1.0 / 3.0 + deviation), atol=1e-6)
+    assert_allclose(policy.predict_proba(NEW), simplex_projection(1.0 / 3.0 + deviation), atol=1e-6)
     for rows in (1, 17, 513):
         assert_allclose(policy.predict_proba(NEW[:rows]), policy.predict_proba(NEW)[:rows], atol=2e-6)
 
@@ -210,7 +213,7 @@ def test_models_without_members_leave_nothing_behind():
 
 def test_members_of_one_fold_share_their_forest():
     policy = fitted("three, forest")
-    forests = policy.frozen(draws=0).networks
+    forests = policy.frozen(draws=0).parts[0].form
     assert isinstance(forests, Forests)
     assert len(forests.value) == 2, "one a fold"
     assert len(forests.forest) == len(policy.member_weights_) > 2
@@ -232,10 +235,11 @@ def test_a_row_on_a_threshold_goes_the_same_way(tmp_path):
     )  # fmt: skip
     frozen.save(tmp_path / "p")
     loaded = gbpl.load(tmp_path / "p")
-    assert_array_equal(loaded.networks.threshold, frozen.networks.threshold)
+    form, squashed = loaded.parts[0].form, SQUASHINGS[loaded.squashing]
+    assert_array_equal(form.threshold, frozen.parts[0].form.threshold)
     expected = member_policies(policy.model_, policy.surrogate_, moved, x)
     for member in range(len(expected)):
-        found = loaded.networks.policy(loaded.networks.basis(member, x) @ loaded.networks.last[member])
+        found = squashed((form.basis(member, x) @ form.last[member]).astype(np.float64))
         assert_allclose(found, expected[member], atol=1e-6)
     combined = combined_policy(policy.model_, policy.surrogate_, moved, policy.member_weights_, x)
     assert_allclose(loaded.predict_proba(NEW), combined, atol=1e-6)
@@ -249,21 +253,21 @@ def policy_at(policy, params, x):
 
 
 def test_what_can_be_saved_is_known_before_the_fit():
-    for model in (None, "auto", MLP(), Linear(), RandomFeatures(), Splines(), ForestFeatures()):
-        check_frozen(model)
+    for model in (MLP(), Linear(), RandomFeatures(), Splines(), ForestFeatures()):
+        assert check_model(model) is model
     with pytest.raises(ValueError, match="Splines or ForestFeatures"):
-        check_frozen((lambda key, n, k: None, lambda params, x: x))
+        check_model(as_model((lambda key, n, k: None, lambda params, x: x)))
 
 
 def test_one_of_each_is_told_apart():
     networks, forests = fitted("three").frozen(draws=0), fitted("three, forest").frozen(draws=0)
-    one = Networks(
-        tuple(layer[:1] for layer in networks.networks.hidden), networks.networks.last[:1], "tanh", "softmax"
+    many, trees = networks.parts[0].form, forests.parts[0].form
+    one = Networks(tuple(layer[:1] for layer in many.hidden), many.last[:1])
+    trees = replace(trees, forest=trees.forest[:1], last=trees.last[:1])
+    parts = [Part(one, np.array([0.5])), Part(trees, np.array([0.25])), Part(one, np.array([0.25]))]
+    policy = SavedPolicy(
+        parts, squashing="softmax", mean=networks.mean, scale=networks.scale, actions=networks.actions_
     )
-    trees = replace(forests.networks, forest=forests.networks.forest[:1], last=forests.networks.last[:1])
-    settings = dict(mean=networks.mean, scale=networks.scale, actions=networks.actions_)
-    beside = [Part(trees, np.array([0.25])), Part(one, np.array([0.25]))]
-    policy = SavedPolicy(one, weights=np.array([0.5]), beside=beside, **settings)
     assert repr(policy).endswith("2 networks, 1 forest>")
     with pytest.raises(ValueError, match="without posterior draws"):
         policy.action_probability(NEW)
@@ -488,20 +492,21 @@ def test_a_row_is_decided_the_same_alone_and_among_others(file):
 @pytest.mark.parametrize("name", ["three", "linear", "random features", "silu"])
 def test_many_members_at_a_time_are_each_member_by_itself(name):
     policy = fitted(name).frozen(draws=0)
-    networks, x = policy.networks, ((NEW - policy.mean) / policy.scale).astype(np.float32)
+    networks, x = policy.parts[0].form, ((NEW - policy.mean) / policy.scale).astype(np.float32)
     count = len(policy.actions_)
     deviation = sum(
-        weight * (networks.policy(networks.basis(member, x) @ networks.last[member]) - 1.0 / count)
-        for member, weight in enumerate(policy.weights)
+        weight
+        * (SQUASHINGS[policy.squashing](np.float64(networks.basis(member, x) @ networks.last[member])) - 1.0 / count)
+        for member, weight in enumerate(policy.parts[0].weights)
     )
-    assert_allclose(policy.predict_proba(NEW), project(1.0 / count + deviation), atol=1e-6)
+    assert_allclose(policy.predict_proba(NEW), simplex_projection(1.0 / count + deviation), atol=1e-6)
 
 
 def test_blocks_and_members_at_a_time_change_nothing(file, monkeypatch):
     expected = gbpl.load(file).decide(NEW[:700])
     for block, cached in ((64, 1), (128, 1 << 30), (1 << 20, 1 << 10)):
         monkeypatch.setattr("gbpl.frozen.committee.BLOCK", block)
-        monkeypatch.setattr("gbpl.frozen.committee.CACHED", cached)
+        monkeypatch.setattr("gbpl.models.numpy_form.CACHED", cached)
         found = gbpl.load(file).decide(NEW[:700])
         assert_allclose(found.expected_gain, expected.expected_gain, atol=1e-4)
         assert np.mean(found.probability != expected.probability) < 0.01
@@ -666,14 +671,14 @@ def test_hostile_arrays_are_refused(file, tmp_path):
 def test_a_policy_of_networks_is_written_as_ever(file):
     """The whole of format 1: what earlier versions read, and wrote."""
     policy = gbpl.load(file)
-    networks = policy.networks
+    networks = policy.parts[0].form
     told = {
         "activation": "tanh", "squashing": "softmax", "gain": 1.0, "actions": ["none", "mail", "call"],
         "features": None, "slope": [policy.gain.slope, policy.gain.se],
         "rule": {"default": 0, "defer": 0.5, "prices": []}, "encoder": None, "summary": None,
     }  # fmt: skip
     arrays = {
-        "weights": policy.weights, "mean": policy.mean, "scale": policy.scale, "last": networks.last,
+        "weights": policy.parts[0].weights, "mean": policy.mean, "scale": policy.scale, "last": networks.last,
         "hidden0": networks.hidden[0], "hidden1": networks.hidden[1], "draws": policy.parts[0].draws,
         "draw_member": policy.parts[0].draw_member,
     }  # fmt: skip
@@ -733,7 +738,7 @@ def test_hostile_trees_are_refused(mixture_file, tmp_path):
         "value": np.zeros((2, 1, nodes + 1, 8), np.float32),
     }  # fmt: skip
     for change, reason in (
-        ({"feature": feature + 4}, "a feature that there is not"), ({"feature": feature - 4}, "that there is not"),
+        ({"feature": feature + 4}, "a feature that does not exist"), ({"feature": feature - 4}, "does not exist"),
         ({"feature": feature.astype(np.float32)}, "holds float32"), ({"feature": feature[:1]}, "threshold"),
         ({"threshold": np.full_like(threshold, np.inf)}, "not finite"), ({"threshold": threshold[:, :1]}, "threshold"),
         ({"value": value[:, :, :4]}, "leaf"), ({"value": value[..., :3]}, "does not fit"),

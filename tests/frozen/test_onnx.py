@@ -14,9 +14,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
-from gbpl.frozen.committee import ACTIVATIONS, SQUASHINGS, Forests, Networks, Part
+from gbpl.frozen.committee import Part
 from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
+from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks
+from gbpl.squashing import SQUASHINGS
 from gbpl.tables.encoder import Encoder
 
 onnx = pytest.importorskip("onnx")
@@ -33,27 +35,27 @@ def networks(activation="tanh", hidden=(8, 5), squashing="softmax", count=3, mem
     rng = np.random.default_rng([len(hidden), count])
     widths = [len(CENTRE), *hidden, 1 if squashing in ("tanh", "clip") else count]
     *layers, last = [rng.normal(size=(members, a + 1, b)).astype(np.float32) for a, b in pairwise(widths)]
-    made = Networks(tuple(layers), last, activation, squashing)
+    made = Networks(tuple(layers), last, activation)
     if activation == "random features":
         shared = np.broadcast_to(layers[0][:1], layers[0].shape)
-        made = Networks((shared,), last, "cos", squashing, gain=float(np.sqrt(2.0 / hidden[0])))
+        made = Networks((shared,), last, "cos", gain=float(np.sqrt(2.0 / hidden[0])))
     x = ((X - CENTRE) / SPREAD).astype(np.float32)
     for member in range(members):
         last[member, -1] -= (made.basis(member, x) @ last[member]).mean(axis=0)
     return made
 
 
-def policy_of(made: Networks, count=3, **more) -> NumpyPolicy:
-    weights = np.random.default_rng(1).dirichlet(np.ones(len(made.last)))
-    told = {"weights": weights, "mean": CENTRE, "scale": SPREAD, "actions": np.arange(count)}
-    return NumpyPolicy(made, **(told | more))
+def policy_of(made: Networks | Forests, count=3, squashing="softmax", *, weights=None, beside=(), **more):
+    weights = np.random.default_rng(1).dirichlet(np.ones(len(made.last))) if weights is None else weights
+    settings = {"squashing": squashing, "mean": CENTRE, "scale": SPREAD, "actions": np.arange(count)}
+    return NumpyPolicy([Part(made, weights), *beside], **(settings | more))
 
 
 def splines(knots=6, squashing="softmax", count=3, members=4):
     rng = np.random.default_rng([knots, count])
     raw = 1 if squashing in ("tanh", "clip") else count
     last = rng.normal(size=(members, len(CENTRE) * (knots - 1) + 1, raw)).astype(np.float32)
-    return Networks((), last, "tanh", squashing, knots=knots)
+    return Networks((), last, knots=knots)
 
 
 def forests(depth=3, squashing="softmax", count=3, members=5):
@@ -65,7 +67,7 @@ def forests(depth=3, squashing="softmax", count=3, members=5):
     feature[0, 0, 0], threshold[0, 0, 0] = 1, ((X - CENTRE) / SPREAD).astype(np.float32)[17, 1]
     value = rng.normal(size=(3, 6, 2**depth, 4)).astype(np.float32)
     forest = np.array([2, 0, 1, 0, 2], np.int32)[:members]
-    return Forests(feature, threshold, value, forest, rng.normal(size=(members, 5, raw)).astype(np.float32), squashing)
+    return Forests(feature, threshold, value, forest, rng.normal(size=(members, 5, raw)).astype(np.float32))
 
 
 @pytest.fixture
@@ -101,7 +103,7 @@ def assert_same(policy, found, x=X):
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 @pytest.mark.parametrize(("activation", "hidden"), MODELS)
 def test_a_file_gives_the_numbers_of_numpy(export, activation, hidden, squashing, count):
-    policy = policy_of(networks(activation, hidden, squashing, count), count)
+    policy = policy_of(networks(activation, hidden, squashing, count), count, squashing)
     found = export(policy, X)
     assert_allclose(found[0].sum(axis=1), 1.0)
     assert found[0].std() > 0.05, "a constant policy would prove nothing"
@@ -112,7 +114,7 @@ def test_a_file_gives_the_numbers_of_numpy(export, activation, hidden, squashing
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 @pytest.mark.parametrize("make", [splines, forests])
 def test_splines_and_forests_give_the_numbers_of_numpy(export, make, squashing, count):
-    policy = policy_of(make(squashing=squashing, count=count), count)
+    policy = policy_of(make(squashing=squashing, count=count), count, squashing)
     found = export(policy, X)
     assert found[0].std() > 0.05, "a constant policy would prove nothing"
     assert assert_same(policy, found).mean() > 0.99
@@ -153,7 +155,7 @@ def test_a_row_that_numpy_refuses_is_not_decided_by_trees(export):
 @pytest.mark.parametrize("squashing", SQUASHINGS)
 def test_any_number_of_rows(export, rows, squashing):
     count = 2 if squashing in ("tanh", "clip") else 3
-    policy = policy_of(networks(squashing=squashing, count=count), count)
+    policy = policy_of(networks(squashing=squashing, count=count), count, squashing)
     assert_same(policy, export(policy, X[:rows]), X[:rows])
 
 
@@ -162,7 +164,7 @@ def test_one_member_and_members_that_are_alike(export):
     alone = policy_of(made)
     assert_same(alone, export(alone, X))
     alike = [np.repeat(layer, 3, axis=0) for layer in (*made.hidden, made.last)]
-    policy = policy_of(Networks(tuple(alike[:-1]), alike[-1], "tanh", "softmax"))
+    policy = policy_of(Networks(tuple(alike[:-1]), alike[-1], "tanh"))
     assert_same(policy, export(policy, X))
     assert_allclose(export(policy, X)[0], alone.predict_proba(X), atol=1e-5)
 
@@ -179,7 +181,7 @@ def test_outputs_that_are_huge(export, squashing):
     count = 2 if squashing in ("tanh", "clip") else 3
     made = networks(squashing=squashing, count=count, members=1)
     made.last[:] *= 1e18
-    policy = policy_of(made, count)
+    policy = policy_of(made, count, squashing)
     found = export(policy, X)
     assert_same(policy, found)
     assert_allclose(found[0].max(axis=1), 1.0)
@@ -195,14 +197,14 @@ def test_random_features_are_kept_once(tmp_path):
 
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 def test_a_file_is_valid_and_old_enough(tmp_path, squashing, count):
-    policy = policy_of(networks("silu", (8,), squashing, count), count)
+    policy = policy_of(networks("silu", (8,), squashing, count), count, squashing)
     to_onnx(policy, tmp_path / "p.onnx")
     model = onnx.load(tmp_path / "p.onnx")
     onnx.checker.check_model(model, full_check=True)
     assert [(item.domain, item.version) for item in model.opset_import] == [("", 17)]
     assert model.ir_version <= 9, "onnxruntime 1.17 reads up to 9"
     mixture = policy_of(
-        forests(2, squashing, count), count, beside=[Part(splines(4, squashing, count), np.full(4, 0.1))]
+        forests(2, squashing, count), count, squashing, beside=[Part(splines(4, squashing, count), np.full(4, 0.1))]
     )
     to_onnx(mixture, tmp_path / "mixture.onnx")
     onnx.checker.check_model(onnx.load(tmp_path / "mixture.onnx"), full_check=True)
@@ -217,7 +219,7 @@ def test_a_file_is_valid_and_old_enough(tmp_path, squashing, count):
 def test_equal_actions(export, squashing, count):
     made = networks(squashing=squashing, count=count)
     made.last[:] = 0.0
-    policy = policy_of(made, count)
+    policy = policy_of(made, count, squashing)
     probability, action = export(policy, X[:9])
     assert_allclose(probability, 1.0 / count)
     assert action.tolist() == [1 if count == 2 else 0] * 9, "as the paper's f >= 0; the first of more"
@@ -234,7 +236,7 @@ def test_the_first_of_the_best(export):
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 def test_prices_of_limited_actions(export, squashing, count):
     made, prices = networks(squashing=squashing, count=count), (0.0, 0.7, 0.2, 0.0, 0.1, 0.0, 1.0)[:count]
-    free = policy_of(made, count, gain=GainSlope(3.0, 0.1))
+    free = policy_of(made, count, squashing, gain=GainSlope(3.0, 0.1))
     priced = free.with_study(rule=Rule(default=1, prices=prices), encoder=None, summary=None)
     probability, action = export(priced, X)
     assert_allclose(probability, free.predict_proba(X), atol=1e-5)
@@ -247,9 +249,9 @@ def test_prices_and_ties(export):
     made = networks(squashing="tanh", count=2)
     made.last[:] = 0.0
     for prices, expected in (((1, 1), 1), ((0.0, 1e-9), 0), ((0, 0), 1), ((), 1)):
-        policy = policy_of(made, 2, gain=GainSlope(3, 0), rule=Rule(prices=prices))
+        policy = policy_of(made, 2, "tanh", gain=GainSlope(3, 0), rule=Rule(prices=prices))
         assert export(policy, X[:1])[1].tolist() == policy.decide(X[:1]).action.tolist() == [expected]
-    without = policy_of(made, 2, rule=Rule(prices=(0.0, 9.0)))
+    without = policy_of(made, 2, "tanh", rule=Rule(prices=(0.0, 9.0)))
     assert export(without, X[:1])[1].tolist() == without.decide(X[:1]).action.tolist() == [1], "no slope, no prices"
 
 

@@ -14,8 +14,9 @@ from sklearn.linear_model import LogisticRegression
 
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
-from gbpl import EstimatedPropensityWarning, FitConfig, LoggedFeedback, fold_rows
+from gbpl import EstimatedPropensityWarning, FitConfig, LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
+from gbpl.fitting.members import fold_rows
 from gbpl.models.splines import spline_curves
 from gbpl.nuisance.averaged import (
     RIDGES,

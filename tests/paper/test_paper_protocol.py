@@ -1,4 +1,4 @@
-"""The paper's trials: splits, what is judged, what is selected, and that a trial does not depend on its block."""
+"""The paper's trials: splits, what is measures, what is selected, and that a trial does not depend on its block."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gbpl.paper.experiments.protocol import (
     Trial,
     cross_validated,
     default_records,
-    judged,
+    measures,
     outcome_scale,
     split,
 )
@@ -55,12 +55,12 @@ def test_judged_by_hand() -> None:
     observed = BinaryDesign("DGP2").sample(4, seed=0)
     test = type(observed)(observed.x, np.array([[0, 1], [2, 0], [3, 4], [0, 0.5]]), np.array([[0, 1.0]] * 4))
     policy = np.array([[0.0, 1], [1, 0], [1, 0], [0, 1]])
-    realized = judged(Trial(0, observed, 3, test, True), policy)
+    realized = measures(Trial(0, observed, 3, test, True), policy)
     assert realized["welfare"] == pytest.approx((1 + 2 + 3 + 0.5) / 4)
     assert realized["regret"] == pytest.approx((0 + 0 + 1 + 0) / 4)
     assert realized["mean_regret"] == pytest.approx(2 / 4)
     assert realized["agreement"] == pytest.approx(2 / 4)
-    known = judged(Trial(0, observed, 3, test, False), policy)
+    known = measures(Trial(0, observed, 3, test, False), policy)
     assert (known["welfare"], known["regret"]) == pytest.approx((0.5, 0.5))
 
 
@@ -153,10 +153,10 @@ def test_truths_belong_to_their_designs() -> None:
 # -- the posterior studies ----------------------------------------------------------------------------------
 
 
-def test_worth_and_target_by_hand() -> None:
+def test_welfare_and_target_by_hand() -> None:
     means = np.array([[0.0, 0.5], [1.0, -1.0], [0.2, 0.2]])
     f = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 0.0]])
-    assert_allclose(posterior._worth(f, means), [(0.5 + 1.0 + 0.2) / 3, (0.25 + 0.0 + 0.2) / 3])
+    assert_allclose(posterior._welfare(f, means), [(0.5 + 1.0 + 0.2) / 3, (0.25 + 0.0 + 0.2) / 3])
     tau = means[:, 1] - means[:, 0]
     by_hand = np.mean(means[:, 0] + (np.clip(tau, -1, 1) + 1) / 2 * tau)
     assert posterior._target(means) == pytest.approx(by_hand)

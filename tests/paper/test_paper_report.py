@@ -16,7 +16,7 @@ from gbpl.paper.printing.tables import latex, markdown, number
 from gbpl.paper.report import report
 from gbpl.paper.verdicts.consistency import AGAINST_EACH_OTHER, checks
 from gbpl.paper.verdicts.standing import standings
-from gbpl.paper.verdicts.statements import STATEMENTS, judge
+from gbpl.paper.verdicts.statements import STATEMENTS, verdicts
 from gbpl.paper.verdicts.verdict import WORDS, Verdict, paired, together
 
 PERCENTS = (50, 80, 90, 95)
@@ -396,12 +396,12 @@ def edit_of(said, edits):
 def test_statements_hold_on_the_print_and_fail_where_it_is_changed(said):
     mended = edit_of(said, NOT_IN_PRINT)
     if mended:
-        assert said.judge(as_printed(said.table)).word == "does not hold"
-    holds = said.judge(as_printed(said.table, *([mended] if mended else [])))
+        assert said.verdict(as_printed(said.table)).word == "does not hold"
+    holds = said.verdict(as_printed(said.table, *([mended] if mended else [])))
     assert holds.word == "holds", holds.why
     change = edit_of(said, BROKEN)
     assert change, f"nothing here makes {said.quote!r} fail"
-    fails = said.judge(as_printed(said.table, change))
+    fails = said.verdict(as_printed(said.table, change))
     assert fails.word == "does not hold", fails.why
     assert re.search(r"\d", fails.why)
 
@@ -414,7 +414,7 @@ def test_a_difference_within_its_noise_does_not_hold():
             values["welfare"] += (-1) ** trial
 
     said = next(said for said in STATEMENTS if said.quote.startswith("in DGP2, GBPLNet improves"))
-    verdict = said.judge(as_printed("synthetic-binary", noisy))
+    verdict = said.verdict(as_printed("synthetic-binary", noisy))
     assert verdict.word == "does not hold"
     assert "PluginReg +0.0218 (0.5774) (not distinguishable)" in verdict.why
 
@@ -429,18 +429,18 @@ def test_close_to_nominal_is_not_only_closer():
             values["low90"] = 0.4
 
     said = next(said for said in STATEMENTS if said.quote.startswith("and brings"))
-    verdict = said.judge(as_printed("uq-evaluation", fewer))
+    verdict = said.verdict(as_printed("uq-evaluation", fewer))
     assert verdict.word == "does not hold"
     assert "90 %: 0.840 (0.026) at eta = 4, 1.000 (0.000) at eta = 1" in verdict.why
 
 
 def test_the_example_is_judged_by_its_numbers():
     def words(**changes):
-        return {said.quote[:12]: v.word for said, v in judge({}, EXAMPLE | changes)}
+        return {said.quote[:12]: v.word for said, v in verdicts({}, EXAMPLE | changes)}
 
     good = words()
     assert Counter(good.values()) == {"cannot be compared": 4, "holds": 1}
-    (why,) = [v.why for said, v in judge({}, EXAMPLE | {"low": 0.45, "high": 0.4669}) if "0.4699" in said.quote]
+    (why,) = [v.why for said, v in verdicts({}, EXAMPLE | {"low": 0.45, "high": 0.4669}) if "0.4699" in said.quote]
     assert "mean 0.4600" in why
     assert "10 times as wide" in why  # 0.1694 against 0.0169
     assert words(low=0.45)["the interval"] == "does not hold"
@@ -451,17 +451,17 @@ def test_verdicts_have_three_words():
     with pytest.raises(ValueError, match="does not hold"):
         Verdict("maybe", "")
     for seed in range(3):
-        found = judge(made_up(seed), EXAMPLE)
+        found = verdicts(made_up(seed), EXAMPLE)
         assert [said for said, _ in found] == list(STATEMENTS)
         assert {verdict.word for _, verdict in found} <= set(WORDS)
     counts = {"and never selects zeta = 1.0", "selects zeta = 0.001, 0.01, and 0.1 in 5, 45, and 50 trials"}
-    for said, verdict in judge(made_up(0, 1)):
+    for said, verdict in verdicts(made_up(0, 1)):
         if said.quote not in counts:
             assert verdict.word == "cannot be compared"
 
 
 def test_statements_about_missing_tables_are_skipped():
-    found = judge({"uci": made_up()["uci"], "synthetic-K": Records()})
+    found = verdicts({"uci": made_up()["uci"], "synthetic-K": Records()})
     assert {said.table for said, _ in found} == {"uci"}
 
 
@@ -549,7 +549,7 @@ def test_the_whole_report():
         assert wanted in text
     for wanted in ("two cores", "gbpl 0.1.0", "gbpl reproduce", "0.3482", "DGP1 unscaled", "Where gbpl default stands"):
         assert wanted in text
-    for said, verdict in judge(made_up(), EXAMPLE):
+    for said, verdict in verdicts(made_up(), EXAMPLE):
         assert said.quote in text
         assert verdict.why.replace("|", r"\|") in text
     assert "nan" not in re.sub(r"\w*(dominan|finan)\w*", "", text.lower())

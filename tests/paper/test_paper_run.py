@@ -13,22 +13,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.data import FOLDER
 
 import gbpl.datasets.openml
 from gbpl.paper import run as running
-from gbpl.paper.experiments.catalog import DEFAULT, TABLES
+from gbpl.paper.experiments.catalog import DEFAULT, EXAMPLE, TABLES
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
 from gbpl.paper.experiments.studies import STUDIES
-from gbpl.paper.run import EXAMPLE, Block, Run, reproduce
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+from gbpl.paper.run import Block, Run, reproduce
 
 
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The UCI tables: the real ones where they are, made-up ones of the same shape elsewhere."""
-    if (DATA / "yacht.csv").exists():
-        return DATA
+    if (FOLDER / "yacht.csv").exists():
+        return FOLDER
     folder, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     for name, wanted in gbpl.datasets.openml.SETS.items():
         rows = rng.normal(size=(wanted.rows, len(wanted.columns)))
@@ -42,7 +41,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Path:
     folder = tmp_path_factory.mktemp("quick") / "run"
     heard: list[tuple[float, float, str]] = []
     asked = Run(quick=True, device="cpu", data_dir=str(data_dir))
-    report = reproduce(asked, folder, told=lambda *what: heard.append(what))
+    report = reproduce(asked, folder, progress=lambda *what: heard.append(what))
     assert report == folder / "REPORT.md"
     done = [done for done, _, _ in heard]
     assert done == sorted(done)

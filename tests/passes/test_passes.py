@@ -25,7 +25,7 @@ from gbpl.passes.rows import ArrayRows, Chunk, RowSource, even_rows, folds_of, s
 from gbpl.passes.scores import rehearse_scores
 from gbpl.passes.statistics import Moments, read_statistics
 from gbpl.path.plan import PathSettings
-from gbpl.posterior.last_layer import gauss_newton
+from gbpl.posterior.curvature import gauss_newton
 from gbpl.posterior.methods import LastLayer
 from gbpl.runtime.devices import resolve_devices
 from gbpl.surrogates import Binary, FullVector, Surrogate

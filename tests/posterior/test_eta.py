@@ -18,21 +18,13 @@ import scipy.stats
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 
-import gbpl.posterior.eta
+import gbpl.posterior.influence
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, welfare
 from gbpl.estimators.gbplnet import CALIBRATIONS
-from gbpl.posterior.eta import (
-    EtaChoice,
-    Refits,
-    _deal,
-    _within,
-    information_matching,
-    refit,
-    refit_matching,
-    safe_bayes,
-)
-from gbpl.posterior.last_layer import block_rows
+from gbpl.posterior.curvature import block_rows
+from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
 from gbpl.posterior.methods import PosteriorError
+from gbpl.posterior.refits import Refits, _deal, _within, refit
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -250,7 +242,7 @@ def test_all_weights_of_a_robust_loss_are_refused():
 def test_outcomes_as_the_committee_has_them(name):
     """zeta (delta - 1/K) is the regression of the outcomes, up to a constant of the row and the policy's cut."""
     fit = path_of(name)
-    outcomes = gbpl.posterior.eta.estimated_outcomes(fit)
+    outcomes = gbpl.posterior.influence.estimated_outcomes(fit)
     np.testing.assert_allclose(outcomes, estimated(fit), atol=1e-5)
     truth = np.column_stack([0 * GAP, GAP, -GAP])[:, : outcomes.shape[1]]
     truth = truth - truth.mean(axis=1, keepdims=True)
@@ -262,7 +254,7 @@ def test_outcomes_as_the_committee_has_them(name):
 def test_outcomes_of_a_committee_of_baseline_gaps():
     """The score of an action, 2 delta_a - 1, times zeta is what it gains over the baseline."""
     fit = path_of("gap")
-    outcomes = fit.scale * gbpl.posterior.eta.estimated_outcomes(fit)
+    outcomes = fit.scale * gbpl.posterior.influence.estimated_outcomes(fit)
     gains = outcomes[:, 1:] - outcomes[:, :1]
     raws = [fit.x @ weight + bias for weight, bias in zip(fit.params[0]["weight"], fit.params[0]["bias"], strict=True)]
     policy = np.mean([np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True) for raw in raws], axis=0)
@@ -347,18 +339,18 @@ def test_what_information_matching_refuses(monkeypatch):
             refit_matching(fit, level=level)
     with pytest.raises(ValueError, match="weights must be 'last_layer' or 'all', got 'some'"):
         information_matching(fit, weights="some")
-    monkeypatch.setattr("gbpl.posterior.eta.DUAL_LIMIT", N // 2 - 1)
+    monkeypatch.setattr("gbpl.posterior.influence.DUAL_LIMIT", N // 2 - 1)
     with pytest.raises(PosteriorError, match=f"order {N // 2} .* more than {N // 2 - 1}; use weights='last_layer'"):
         information_matching(fit, weights="all")
-    monkeypatch.setattr("gbpl.posterior.eta.DUAL_LIMIT", N // 2)
+    monkeypatch.setattr("gbpl.posterior.influence.DUAL_LIMIT", N // 2)
     assert information_matching(fit, weights="all").eta > 0
 
 
 def test_blocks_of_rows_make_no_difference(monkeypatch):
     fit = path_of("softmax")
     one = information_matching(fit)
-    monkeypatch.setattr("gbpl.posterior.last_layer.BLOCK", 50)
-    monkeypatch.setattr("gbpl.posterior.last_layer.STEP", 7)
+    monkeypatch.setattr("gbpl.posterior.curvature.BLOCK", 50)
+    monkeypatch.setattr("gbpl.posterior.curvature.STEP", 7)
     assert block_rows(len(fit.x)) < len(fit.x) / 2
     other = information_matching(fit)
     assert other.precision == pytest.approx(one.precision, rel=1e-5)
@@ -369,9 +361,9 @@ def test_a_fit_that_answers_to_nothing_is_refused():
     fit = path_of("linear")
     flat = replace(fit, params=jax.tree.map(np.zeros_like, fit.params))  # uniform policies, outcomes all alike
     for calibrate in (information_matching, lambda fit: refit_matching(fit, refits=Refits(0.1, 0.0, 3, 4))):
-        with pytest.raises(PosteriorError, match="does not answer to its data"):
+        with pytest.raises(PosteriorError, match="does not depend on its data"):
             calibrate(flat)
-    with pytest.raises(PosteriorError, match="does not answer to its data"):
+    with pytest.raises(PosteriorError, match="does not depend on its data"):
         refit_matching(fit, refits=Refits(0.0, 0.1, 3, 4))
 
 
@@ -467,7 +459,7 @@ def test_a_committee_varies_at_least_a_quarter_as_much_as_its_refits(monkeypatch
     """Where the members' own spread says less than nothing is left."""
     fit = path_of("softmax")
     values = iter([np.array([0.0, 10.0]), np.array([1.0, 2.0, 3.0, 4.0])])
-    monkeypatch.setattr("gbpl.posterior.eta._welfares", lambda *given: next(values))
+    monkeypatch.setattr("gbpl.posterior.refits._welfares", lambda *given: next(values))
     found = refit(fit, refits=4)
     assert found.variance == pytest.approx(0.25 * np.var([1, 2, 3, 4], ddof=1))
     assert found.bias == pytest.approx(np.mean([1, 2, 3 - 10, 4 - 10]))

@@ -12,7 +12,8 @@ from sklearn.linear_model import Ridge
 
 import gbpl.posterior.bootstrap
 from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
-from gbpl.posterior.last_layer import BLOCK, STEP, _row_noise, block_rows, gauss_newton, training_blocks
+from gbpl.posterior.curvature import BLOCK, STEP, block_rows, gauss_newton, training_blocks
+from gbpl.posterior.gaussian import row_noise
 from gbpl.posterior.methods import METHODS, Exact, LastLayer, PosteriorError, Problem, Variational
 from gbpl.posterior.posterior import Draws, Posterior
 
@@ -111,8 +112,6 @@ def test_contract(method, options, count, committee):
     taken = np.eye(count)[chosen]
     rule = posterior.welfare(NEW, MEAN[count], rule="deterministic", **asked).values
     np.testing.assert_allclose(rule, [welfare(p, MEAN[count]) for p in taken], atol=1e-5)
-    gain = policy.zeta_ * (policies - policies[..., :1])
-    np.testing.assert_allclose(posterior.gain(NEW, draws=12, seed=3), gain, atol=1e-4)
 
 
 def test_committee_is_the_equal_mixture():
@@ -482,9 +481,9 @@ def row_map(posterior, monkeypatch):
     """How the last layer answers a push of each row and score: H^-1 sqrt(eta weight zeta) J', read off the draws."""
     count = TABLE * posterior.problem.target.shape[1]
     with monkeypatch.context() as patch:
-        patch.setattr("gbpl.posterior.last_layer._row_noise", no_push)
+        patch.setattr("gbpl.posterior.gaussian.row_noise", no_push)
         still = last_layers(posterior.joint_sample(count, seed=1))
-        patch.setattr("gbpl.posterior.last_layer._row_noise", unit_pushes)
+        patch.setattr("gbpl.posterior.gaussian.row_noise", unit_pushes)
         return last_layers(posterior.joint_sample(count, seed=1)) - still
 
 
@@ -505,7 +504,7 @@ def test_joint_draws_have_the_posterior_covariance(name, monkeypatch):
 
     draws = 4000
     with monkeypatch.context() as patch:
-        patch.setattr("gbpl.posterior.last_layer._row_noise", no_push)
+        patch.setattr("gbpl.posterior.gaussian.row_noise", no_push)
         still = last_layers(posterior.joint_sample(draws, seed=1)) - posterior.mean
     normals = problem.prior_sd * still @ precision  # standard normals z of H^-1 z / prior_sd
     allowed = 5 * np.sqrt(2 / draws)
@@ -552,13 +551,13 @@ def test_members_move_together_by_the_rows_they_share(surrogate, monkeypatch):
 
 def test_the_noise_of_a_row_is_its_own():
     rows = np.array([0, 5, 1023, 1024, 2500])
-    noise = _row_noise(rows, 2, 6, 4)
+    noise = row_noise(rows, 2, 6, 4)
     assert noise.shape == (5, 2, 6)
     for place, row in enumerate(rows):
-        np.testing.assert_array_equal(_row_noise(np.array([row]), 2, 6, 4)[0], noise[place])
+        np.testing.assert_array_equal(row_noise(np.array([row]), 2, 6, 4)[0], noise[place])
     assert len(np.unique(noise)) == noise.size
-    np.testing.assert_array_equal(_row_noise(rows, 2, 6, 4), noise)
-    assert not np.isin(_row_noise(rows, 2, 6, 5), noise).any()
+    np.testing.assert_array_equal(row_noise(rows, 2, 6, 4), noise)
+    assert not np.isin(row_noise(rows, 2, 6, 5), noise).any()
 
 
 def test_joint_draws_follow_the_seed_and_not_the_blocks(monkeypatch):
@@ -566,11 +565,11 @@ def test_joint_draws_follow_the_seed_and_not_the_blocks(monkeypatch):
     drawn = last_layers(posterior.joint_sample(9, seed=3))
     np.testing.assert_array_equal(last_layers(posterior.joint_sample(9, seed=3)), drawn)
     assert not np.isclose(last_layers(posterior.joint_sample(9, seed=4)), drawn).any()
-    monkeypatch.setattr("gbpl.posterior.last_layer.BLOCK", 5)
-    monkeypatch.setattr("gbpl.posterior.last_layer.STEP", 4)
+    monkeypatch.setattr("gbpl.posterior.curvature.BLOCK", 5)
+    monkeypatch.setattr("gbpl.posterior.curvature.STEP", 4)
     assert block_rows(TABLE) == 8  # 8, 8 and 2 rows
     np.testing.assert_allclose(last_layers(posterior.joint_sample(9, seed=3)), drawn, atol=1e-6)
-    monkeypatch.setattr("gbpl.posterior.last_layer._row_noise", no_push)  # the prior's share follows it too
+    monkeypatch.setattr("gbpl.posterior.gaussian.row_noise", no_push)  # the prior's share follows it too
     still = [last_layers(posterior.joint_sample(9, seed=seed)) for seed in (3, 4)]
     assert not np.isclose(*still).any()
 
@@ -642,7 +641,7 @@ def rescaled(posterior, **constants):
     parts = [LastLayer(replace(part.problem, **constants)) for part in posterior.parts]
     return Posterior(
         parts, posterior.weights, standardizer=posterior.standardizer, surrogate=posterior.surrogate,
-        actions=posterior.actions, gains=posterior.gains, policy_weights=posterior.policy_weights,
+        actions=posterior.actions, policy_weights=posterior.policy_weights,
     )  # fmt: skip
 
 
@@ -738,7 +737,7 @@ def test_methods_without_joint_draws_speak_of_members():
         lambda x, y, **options: posterior.probability_better(x, y, than="a", **options),
     ]
     for call in calls:
-        with pytest.raises(PosteriorError, match="the members' 'laplace' draws know nothing of each other"):
+        with pytest.raises(PosteriorError, match="the members' 'laplace' draws are independent of each other"):
             call(NEW, MEAN[2], of="committee", **asked)
         with pytest.raises(ValueError, match="of must be one of committee, member, got 'network'"):
             call(NEW, MEAN[2], of="network", **asked)
@@ -765,7 +764,7 @@ def test_draws_are_dealt_where_a_share_comes_out_even():
     """0.57 * 400 is a little below 228 in floating point, and the rest of that member a little below zero."""
     weights = np.array([0.57, 0.21375, 0.21625])
     assert weights[0] * 400 < 228 == round(weights[0] * 400)
-    dealt = Posterior([None] * 3, weights, standardizer=None, surrogate=Binary(), actions=np.arange(2), gains=weights)
+    dealt = Posterior([None] * 3, weights, standardizer=None, surrogate=Binary(), actions=np.arange(2))
     counts = [count for count, _ in dealt._shares(400, 0)]
     assert counts[0] == 228
     assert sorted(counts[1:]) in ([85, 87], [86, 86])

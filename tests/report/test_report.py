@@ -250,9 +250,9 @@ def at_chance(chance: float) -> str:
 def test_decision_in_one_paragraph() -> None:
     text = at_chance(0.824)
     assert "The policy gives arm = 1 to 79 of 100 rows and arm = 0 to 21 of 100." in text
-    assert "the mean of earnings less costs is 16,357 a row" in text
+    assert "the mean of earnings less costs is 16,357 per row" in text
     unsettled = (
-        "The data do not tell whether the policy beats giving everybody arm = 1: the estimated gain is 105 a row"
+        "The data do not show whether the policy beats giving everybody arm = 1: the estimated gain is 105 per row"
     )
     assert unsettled in text
     assert "chance that it is better: 82 %" in text
@@ -266,7 +266,7 @@ def test_one_action(pages: dict[str, str]) -> None:
     text = Page(pages["one_action"]).text
     assert "The policy gives everybody treat." in text
     assert "This is the same as giving everybody treat, so there is nothing to gain over it." in text
-    assert "nothing for a tree to part" in text
+    assert "nothing for a tree to split" in text
 
 
 def test_interval_is_of_the_quantiles() -> None:
@@ -311,7 +311,7 @@ def test_full_feedback_has_no_overlap(pages: dict[str, str]) -> None:
 def test_certificate_or_how_to_get_one(pages: dict[str, str]) -> None:
     assert "--outcome-range" in Page(pages["three_actions"]).text
     text = Page(pages["two_actions"]).text
-    assert "worth 12,218 a row or more" in text
+    assert "worth 12,218 per row or more" in text
     assert "does not show that the policy is better" in text
 
 

@@ -227,7 +227,7 @@ def test_defer(visit: Opener, level: float) -> None:
     low, high = (entry["welfare"] + side * NormalDist().inv_cdf(0.975) * entry["se"] for side in (-1, 1))
     text = found.text("#s-defer")
     assert f"above {level:.2f}, {rows:,} rows" in text
-    worth = f"worth {entry['welfare']:.4f} a row (95 % interval {low:.4f} to {high:.4f})"
+    worth = f"worth {entry['welfare']:.4f} per row (95 % interval {low:.4f} to {high:.4f})"
     assert worth in text
     assert found.text('.cards [data-show="count"]') == f"{rows:,}"
     assert found.text("#defer-out") == f"{level:.2f}"
@@ -309,7 +309,7 @@ def test_costs(visit: Opener, name: str, make: Callable[[], dict[str, Any]], cos
         assert found.cell(a, "span") == span(wanted.gain_quantiles[a], 0.9, places)
         assert found.cell(a, "chance") == numbers.chance(wanted.chances[a]).replace("\u00a0", " ")
         assert found.page.locator(f'[data-row="{a}"] .tagged').is_visible() == (a == best)
-    words = ((0.975, "clearly"), (0.9, "probably beats"), (0.1, "do not tell"), (0.0, "no better"))
+    words = ((0.975, "clearly"), (0.9, "probably beats"), (0.1, "do not show"), (0.0, "no better"))
     key = next(key for least, key in words if wanted.chances[best] >= least)
     assert key in found.text("#s-verdict")
     notice = found.text("#changed")

@@ -246,7 +246,7 @@ def test_decisions_on_ray_with_a_killed_worker(killed: Path, tmp_path: Path, mon
         for folder in tmp_path.glob(".gbpl-*/new"):
             (folder / ".gbpl-left.parquet").touch()  # as a worker leaves it that is killed while it writes
 
-    found = decide_file(policy, data, tmp_path / "parts", keep=["person", "earnings"], engine="ray", told=told)
+    found = decide_file(policy, data, tmp_path / "parts", keep=["person", "earnings"], engine="ray", progress=told)
     assert [path.name for path in sorted((tmp_path / "parts").iterdir())] == [
         f"part-{number:05d}.parquet" for number in range(5)
     ]

@@ -14,7 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from support.cli import SUFFIXES, people, read, snapshot, tiny_policy, write
+from support.cli import SUFFIXES, changed, people, read, snapshot, tiny_policy, write
 
 import gbpl.study.decide_file
 from gbpl.study.decide_file import Decided, decide_file
@@ -24,10 +24,6 @@ ROWS = 2500
 TRIAL = people(ROWS)
 POLICY = tiny_policy(TRIAL)
 MADE = ("action", "probability of none", "probability of treat", "disagreement", "deferred", "expected gain")
-
-
-def table(**changed: object) -> dict:
-    return {**TRIAL, **changed}
 
 
 @pytest.mark.parametrize("source", SUFFIXES)
@@ -60,7 +56,7 @@ def test_where_batches_end_does_not_matter(
     age = TRIAL["age"].copy()
     age[[3, 1000, 2499]] = np.nan
     sex = np.where(np.arange(ROWS) % 500 == 499, "x", TRIAL["sex"])
-    data = write(tmp_path / f"in{source}", table(age=pa.array(age, from_pandas=True), sex=sex))
+    data = write(tmp_path / f"in{source}", changed(TRIAL, age=pa.array(age, from_pandas=True), sex=sex))
     whole = decide_file(POLICY, data, tmp_path / "whole.csv", keep=["person"])
     monkeypatch.setattr(gbpl.study.decide_file, "ROWS", rows)
     parts = decide_file(POLICY, data, tmp_path / "parts.csv", keep=["person"])
@@ -83,13 +79,13 @@ def test_counts_as_json() -> None:
 
 def test_only_what_is_needed_is_read(tmp_path: Path) -> None:
     """A column of lists beside the features is in nobody's way."""
-    data = write(tmp_path / "in.parquet", table(history=[[1, 2]] * ROWS))
+    data = write(tmp_path / "in.parquet", changed(TRIAL, history=[[1, 2]] * ROWS))
     assert decide_file(POLICY, data, tmp_path / "out.parquet").rows == ROWS
 
 
 def test_kept_columns_stay_as_they_are(tmp_path: Path) -> None:
     codes = [f"{number:05d}" for number in range(ROWS)]
-    data = write(tmp_path / "in.csv", table(person=codes))
+    data = write(tmp_path / "in.csv", changed(TRIAL, person=codes))
     decide_file(POLICY, data, tmp_path / "out.parquet", keep=["person", "earnings", "person"])
     written = pyarrow.parquet.read_table(tmp_path / "out.parquet")
     assert written.column_names[:3] == ["row", "person", "earnings"]
@@ -108,7 +104,9 @@ def test_a_kept_code_that_looks_like_a_missing_value_stays(tmp_path: Path) -> No
 
 
 def test_kept_columns_of_any_type(tmp_path: Path) -> None:
-    data = write(tmp_path / "in.parquet", table(seen=pa.array([[1, 2]] * ROWS), day=pa.array([0] * ROWS, pa.date32())))
+    data = write(
+        tmp_path / "in.parquet", changed(TRIAL, seen=pa.array([[1, 2]] * ROWS), day=pa.array([0] * ROWS, pa.date32()))
+    )
     decide_file(POLICY, data, tmp_path / "out.parquet", keep=["seen", "day"])
     written = pyarrow.parquet.read_table(tmp_path / "out.parquet")
     assert written["seen"].to_pylist()[0] == [1, 2]
@@ -149,11 +147,11 @@ def test_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gbpl.study.decide_file, "ROWS", 1000)
     heard: list[tuple[int, int | None]] = []
     write(tmp_path / "in.parquet", TRIAL)
-    decide_file(POLICY, tmp_path / "in.parquet", tmp_path / "out.csv", told=lambda *how: heard.append(how))
+    decide_file(POLICY, tmp_path / "in.parquet", tmp_path / "out.csv", progress=lambda *how: heard.append(how))
     assert heard == [(1000, ROWS), (2000, ROWS), (ROWS, ROWS)]
     write(tmp_path / "in.csv", TRIAL)
     heard.clear()
-    decide_file(POLICY, tmp_path / "in.csv", tmp_path / "out.csv", told=lambda *how: heard.append(how))
+    decide_file(POLICY, tmp_path / "in.csv", tmp_path / "out.csv", progress=lambda *how: heard.append(how))
     assert heard[-1] == (ROWS, None), "a text file does not say how long it is"
 
 
@@ -168,11 +166,11 @@ def test_a_bad_value_in_the_last_batch_leaves_everything_as_it_was(
     monkeypatch.setattr(gbpl.study.decide_file, "ROWS", 500)
     age = TRIAL["age"].copy()
     age[-3] = np.inf
-    data = write(tmp_path / f"in{source}", table(age=age))
+    data = write(tmp_path / f"in{source}", changed(TRIAL, age=age))
     (tmp_path / f"out{target}").write_bytes(b"what was there")
     before, heard = snapshot(tmp_path), []
     with pytest.raises(TableError, match=r"'age'.*infinite.*row 2497"):
-        decide_file(POLICY, data, tmp_path / f"out{target}", told=lambda *how: heard.append(how))
+        decide_file(POLICY, data, tmp_path / f"out{target}", progress=lambda *how: heard.append(how))
     assert heard, "some batches were decided before"
     assert snapshot(tmp_path) == before
     with pytest.raises(TableError, match="row 2497"):
@@ -190,7 +188,7 @@ def test_an_interrupt_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: p
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        decide_file(POLICY, data, tmp_path / "out.csv", told=pressed)
+        decide_file(POLICY, data, tmp_path / "out.csv", progress=pressed)
     assert snapshot(tmp_path) == before
 
 
@@ -228,7 +226,7 @@ def test_refusals(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["row", "action", "expected gain"])
 def test_a_kept_column_must_not_hide_a_decision(name: str, tmp_path: Path) -> None:
-    data = write(tmp_path / "in.csv", table(**{name: np.arange(ROWS)}))
+    data = write(tmp_path / "in.csv", changed(TRIAL, **{name: np.arange(ROWS)}))
     with pytest.raises(TableError, match=f"column '{name}' to keep has the name of a decision's column; rename it"):
         decide_file(POLICY, data, tmp_path / "out.csv", keep=[name])
     assert not (tmp_path / "out.csv").exists()
@@ -246,10 +244,10 @@ def test_a_policy_of_named_numbers_reads_tables(tmp_path: Path, monkeypatch: pyt
         assert_array_equal(read(tmp_path / "out.parquet")["action"].to_pylist(), policy.decide(x).action)
     age = TRIAL["age"].copy()
     age[1234] = np.nan
-    data = write(tmp_path / "gap.parquet", table(age=age))
+    data = write(tmp_path / "gap.parquet", changed(TRIAL, age=age))
     with pytest.raises(TableError, match=r"'age' is missing or infinite in row 1234.*fill it in, or drop the row"):
         decide_file(policy, data, tmp_path / "no.csv")
-    data = write(tmp_path / "text.parquet", table(age=TRIAL["sex"]))
+    data = write(tmp_path / "text.parquet", changed(TRIAL, age=TRIAL["sex"]))
     with pytest.raises(TableError, match=r"'age' must be numbers, as in the fit.*encode it first"):
         decide_file(policy, data, tmp_path / "no.csv")
     assert not (tmp_path / "no.csv").exists()

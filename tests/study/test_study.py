@@ -19,7 +19,7 @@ from gbpl.certificates.certificate import Certificate
 from gbpl.runtime.warn import collected
 from gbpl.study.numbers import LEVELS, StudyNumbers
 from gbpl.study.study import _prices
-from gbpl.study.summary import PROBABILITIES, _plain
+from gbpl.study.summary import PROBABILITIES
 from gbpl.tables.encoder import Encoder
 
 N = 240
@@ -536,11 +536,6 @@ def test_what_is_said_becomes_a_note():
         speak()
     assert notes == ["first", "careful"]
     assert len(outside) == 1
-
-
-def test_numbers_that_are_none_become_null():
-    given = {"a": np.array([1.0, np.nan]), 2: (np.float32(np.inf), np.int64(3), True, None), "c": {"d": MLP()}}
-    assert _plain(given) == {"a": [1.0, None], "2": [None, 3, True, None], "c": {"d": repr(MLP())}}
 
 
 def test_levels_run_from_nobody_to_everybody():

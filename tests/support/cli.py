@@ -20,8 +20,9 @@ import gbpl.study.study
 from gbpl import FitConfig, GBPLNet, Linear, cli
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
-from gbpl.frozen.committee import Networks
+from gbpl.frozen.committee import Part
 from gbpl.frozen.file import SavedPolicy
+from gbpl.models.numpy_form import Networks
 from gbpl.study.study import learn
 from gbpl.tables.encoder import Encoder
 
@@ -83,6 +84,11 @@ def people(rows: int = 120, seed: int = 0) -> dict[str, Any]:
     }
 
 
+def changed(columns: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    """Columns of a table, some of them changed or added; None takes one out."""
+    return {name: values for name, values in {**columns, **changes}.items() if values is not None}
+
+
 def write(path: Path, columns: Mapping[str, Any]) -> Path:
     """A table in the format of the file's suffix."""
     table = columns if isinstance(columns, pa.Table) else pa.table({name: pa.array(v) for name, v in columns.items()})
@@ -129,15 +135,19 @@ def tiny_policy(
         "roles": {"outcome": "earnings", "action": "arm", "propensity": 0.5},
         "actions": [{"label": str(label), "cost": 0.0} for label in actions],
     }
+    part = Part(
+        Networks((normal(2, width + 1, 4),), normal(2, 5, raw)),
+        np.array([0.5, 0.5]),
+        normal(draws, 5, raw) if draws else None,
+        rng.integers(0, 2, draws).astype(np.int32) if draws else None,
+    )
     return SavedPolicy(
-        Networks((normal(2, width + 1, 4),), normal(2, 5, raw), "tanh", "tanh" if raw == 1 else "softmax"),
-        weights=np.array([0.5, 0.5]),
+        [part],
+        squashing="tanh" if raw == 1 else "softmax",
         mean=x.mean(axis=0),
         scale=np.maximum(x.std(axis=0), 1e-9),
         actions=np.array(actions),
         feature_names=None if encoded else encoder.names,
-        draws=normal(draws, 5, raw) if draws else None,
-        draw_member=rng.integers(0, 2, draws).astype(np.int32) if draws else None,
         gain=GainSlope(3.0, 0.5),
         rule=Rule(0, 0.8, prices),
         encoder=encoder if encoded else None,

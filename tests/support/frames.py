@@ -10,8 +10,8 @@ import polars as pl
 import pyarrow as pa
 
 
-def people(n: int = 400, seed: int = 0) -> dict[str, list[Any]]:
-    """A small table with every kind of column that is used."""
+def mixed_columns(n: int = 400, seed: int = 0) -> dict[str, list[Any]]:
+    """A small table with every kind of column that a policy uses."""
     rng = np.random.default_rng(seed)
     age: list[Any] = rng.integers(18, 90, n).tolist()
     region: list[Any] = rng.choice(["north", "south", "east", "é'st <b>"], n).tolist()

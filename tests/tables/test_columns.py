@@ -12,9 +12,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from gbpl.tables.columns import Kind, inspect
+from gbpl.tables.columns import Kind, kind_of, read_column
 
 DAY = dt.date(2024, 2, 29)
+
+
+def kind_in(values: Any, name: str) -> Kind:
+    return kind_of(read_column(values, name), name)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ DAY = dt.date(2024, 2, 29)
     ],
 )
 def test_kind(values: Any, kind: str) -> None:
-    assert inspect(values, "x") is Kind(kind)
+    assert kind_in(values, "x") is Kind(kind)
 
 
 @pytest.mark.parametrize(
@@ -91,5 +95,5 @@ def test_kind(values: Any, kind: str) -> None:
     ],
 )
 def test_identifiers_and_free_text(values: list[Any], name: str, kind: str) -> None:
-    assert inspect(values, name) is Kind(kind)
-    assert inspect(pa.array(values), name) is Kind(kind)
+    assert kind_in(values, name) is Kind(kind)
+    assert kind_in(pa.array(values), name) is Kind(kind)

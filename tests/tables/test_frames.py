@@ -11,23 +11,23 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from support.frames import frames, people
+from support.frames import frames, mixed_columns
 
 from gbpl.tables.frames import TableError, column, column_names, is_missing, nearest, require_columns, rows_of
 
 
-@pytest.mark.parametrize("library", list(frames(people())))
+@pytest.mark.parametrize("library", list(frames(mixed_columns())))
 def test_names_rows_and_columns(library: str) -> None:
-    frame = frames(people(30))[library]
+    frame = frames(mixed_columns(30))[library]
     assert column_names(frame) == ["age", "income", "region", "sex", "member"]
     assert rows_of(frame) == 30
     age, region, member = (column(frame, name) for name in ("age", "region", "member"))
     assert age.dtype == np.float64
-    np.testing.assert_array_equal(age, np.array(people(30)["age"], float))
-    assert region.tolist() == people(30)["region"]
-    assert member.tolist() == people(30)["member"]
+    np.testing.assert_array_equal(age, np.array(mixed_columns(30)["age"], float))
+    assert region.tolist() == mixed_columns(30)["region"]
+    assert member.tolist() == mixed_columns(30)["member"]
     assert member.dtype == bool
-    np.testing.assert_array_equal(is_missing(region), [value is None for value in people(30)["region"]])
+    np.testing.assert_array_equal(is_missing(region), [value is None for value in mixed_columns(30)["region"]])
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
+from support.cli import changed
 
 import gbpl
 from gbpl import MLP, GBPLNet
@@ -23,7 +24,7 @@ from gbpl.tables.roles import Roles
 N = 60
 
 
-def table(**changed):
+def table(**changes):
     rng = np.random.default_rng(1)
     columns = {
         "age": rng.normal(50, 10, N),
@@ -34,7 +35,7 @@ def table(**changed):
         "p": np.full(N, 1 / 3),
         "home": np.arange(N) // 2,
     }
-    return {name: value for name, value in (columns | changed).items() if value is not None}
+    return changed(columns, **changes)
 
 
 def put(values, row, value, kind=object):

@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.tree import DecisionTreeRegressor
 
 import gbpl.trees.forest
-from gbpl import Binary, FitConfig, FullVector, GBPLNet, Linear, Member, across_folds, fit_stack, fold_rows, over_zeta
+from gbpl import Binary, FitConfig, FullVector, GBPLNet, Linear, Member, fit_stack
+from gbpl.fitting.members import across_folds, fold_rows, over_zeta
 from gbpl.fitting.stack import StackProblem, fit_stacks
 from gbpl.models.basis import leaf_numbers
 from gbpl.posterior.methods import Exact, Problem, member_posterior
@@ -349,7 +350,7 @@ def test_a_step_is_learned_better_than_by_a_linear_score() -> None:
     [
         ({"trees": 3}, "trees must be a whole number >= 4, got 3"),
         ({"depth": 0}, "depth must be a whole number >= 1, got 0"),
-        ({"depth": 11}, r"depth must be at most 10 \(1,024 leaves a tree\), got 11; try 5"),
+        ({"depth": 11}, r"depth must be at most 10 \(1,024 leaves per tree\), got 11; try 5"),
         ({"components": 2.5}, "components must be a whole number >= 1, got 2.5"),
         ({"min_leaf": True}, "min_leaf must be a whole number >= 1, got True"),
         ({"bag": 1.0}, "bag must be a share in"),

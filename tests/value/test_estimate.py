@@ -14,9 +14,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from gbpl import CrossFit, EstimatedPropensityWarning, LoggedFeedback, Nuisances, Value, off_policy_value, policy_value
+from gbpl import CrossFit, EstimatedPropensityWarning, LoggedFeedback, Value, policy_value
 from gbpl.datasets import BinaryDesign, LoggedDesign
-from gbpl.value.estimate import ESTIMATORS, logged_value, mean_value
+from gbpl.nuisance.nuisances import Nuisances
+from gbpl.value.estimate import ESTIMATORS, logged_value, mean_value, off_policy_value
 
 ROWS = 60
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gbpl import BaselineGap, Binary, FullVector, deterministic, penalized_welfare, regret, welfare
+from gbpl import BaselineGap, Binary, FullVector, regret, welfare
+from gbpl.value.welfare import deterministic, penalized_welfare
 
 ROWS = 50
 

@@ -1,1 +1,1 @@
-"""What a policy is worth at least: PAC-Bayes bounds (section 8)."""
+"""Lower bounds of a policy's welfare: PAC-Bayes bounds and certificates (section 8)."""

@@ -1,8 +1,8 @@
 """PAC-Bayes bounds on the risk of a posterior, and what they say of welfare (section 8).
 
 A bound holds with probability at least 1 - failure_probability over the rows, for every posterior Q at once, so Q may
-be chosen after looking. What may not look at those rows: the prior, the constants of the loss (`Moments`, a range), and
-the rate, except where a union bound over a grid of rates pays for it. Numbers may be arrays that broadcast.
+be chosen after looking. What must not depend on those rows: the prior, the constants of the loss (`Moments`, a range),
+and the rate, except where a union bound over a grid of rates pays for it. Numbers may be arrays that broadcast.
 
 With logged feedback the formulas are the same, on pseudo-outcomes whose mean given x is that of the outcomes
 (corollary on missing outcomes); their range grows as one over the smallest propensity.
@@ -13,17 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp, xlogy
+from scipy.special import xlogy
 
-from gbpl.posterior.laplace import factor_sums
-from gbpl.posterior.methods import Exact, Laplace, LastLayer, MemberPosterior, PosteriorError, Variational
-from gbpl.surrogates import BaselineGap, FullVector, Surrogate
+from gbpl.certificates.kl import MonteCarlo, curvature_kl, gaussian_kl, gibbs_kl, monte_carlo_kl, posterior_kl
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+
+    from gbpl.surrogates import Surrogate
 
     Numbers = float | Float[np.ndarray, "..."]
 
@@ -72,11 +72,11 @@ class Moments:
 
     @classmethod
     def estimated(cls, losses: Float[np.ndarray, "draw row"] | Float[np.ndarray, " row"]) -> Moments:
-        """From losses of one hypothesis, or of several (a row of the table each): a guide, and no guarantee.
+        """From losses of one hypothesis, or of several (one row of the table each): a guide, and no guarantee.
 
         With s^2 the largest variance over rows and M the largest |loss - mean|, Bernstein's inequality,
         log E exp(t X) <= t^2 s^2 / (2 (1 - |t| M / 3)), gives v = 2 s^2 and b = 2 M / 3. That would hold if s^2 and M
-        were those of the population and of every hypothesis; a sample's are too small, and how much is not known.
+        were those of the population and of every hypothesis; a sample's are too small, by how much is not known.
         """
         table = np.atleast_2d(np.asarray(losses, np.float64))
         if table.shape[1] < 2 or not np.isfinite(table).all():
@@ -89,44 +89,9 @@ class Moments:
         return cls(2.0 * float(table.var(axis=1, ddof=1).max()), 2.0 / 3.0 * float(np.abs(centred).max()), False)
 
 
-def _huber(residual: float, threshold: float) -> float:
-    inside = min(abs(residual), threshold)
-    beyond = abs(residual) - inside
-    return 0.5 * inside**2 + (threshold * beyond if beyond else 0.0)
-
-
 def surrogate_range(surrogate: Surrogate, outcome_range: tuple[float, float], zeta: float) -> tuple[float, float]:
-    """Smallest and largest full surrogate loss of a row, outcomes in the range and scores those of any policy.
-
-    The loss sum_j rho(t_j - zeta s_j) / zeta is convex in outcomes and policy together, so its largest value is at a
-    corner (outcomes at the ends of the range, one action for sure), its smallest at the symmetric point. Both are
-    attained, up to the closure of the softmax. Unsquashed scores have no range.
-    """
-    low, high = (float(end) for end in outcome_range)
-    if not -math.inf < low < high < math.inf:
-        raise ValueError(f"outcome_range must be finite (low, high) with low < high, got {outcome_range}")
-    if not 0.0 < zeta < math.inf:
-        raise ValueError(f"zeta must be > 0 and finite, got {zeta}; try 0.1")
-    if not surrogate.squash:
-        raise ValueError(f"{type(surrogate).__name__}(squash=False) has unbounded scores: its loss has no range")
-    count, width, c = surrogate.n_actions, high - low, surrogate.huber
-    if not isinstance(surrogate, FullVector):  # binary is the baseline gap with one other action
-        nearest = max(0.0, zeta * (1.0 - 2.0 / (count - 1)) - width)
-        return (count - 1) * _huber(nearest, c) / zeta, (count - 1) * _huber(width + zeta, c) / zeta
-    if not surrogate.centered:
-        middle = zeta / count
-        smallest = count * _huber(middle - min(max(middle, low), high), c)
-        largest = max(_huber(low - zeta, c), _huber(high - zeta, c))
-        return smallest / zeta, (largest + (count - 1) * max(_huber(low, c), _huber(high, c))) / zeta
-    largest = 0.0
-    for highs in range(count + 1):  # that many outcomes at the upper end; the action taken is one of them or not
-        up, down = width * (1.0 - highs / count), -width * highs / count
-        total = highs * _huber(up, c) + (count - highs) * _huber(down, c)
-        if highs:
-            largest = max(largest, total - _huber(up, c) + _huber(up - zeta, c))
-        if highs < count:
-            largest = max(largest, total - _huber(down, c) + _huber(down - zeta, c))
-    return count * _huber(zeta / count, c) / zeta, largest / zeta
+    """Smallest and largest full surrogate loss of a row, outcomes in the range and scores those of any policy."""
+    return surrogate.loss_range(outcome_range, zeta)
 
 
 # -- bounds ---------------------------------------------------------------------------------------------------------
@@ -163,7 +128,7 @@ def _plain(values: Any) -> Numbers:
 def pac_bayes_bound(
     risk: Numbers, kl: Numbers, n: int, *, rate: Numbers, moments: Moments, failure_probability: float = 0.05
 ) -> Numbers:
-    """The paper's theorem: E_Q R <= E_Q R_hat + (KL(Q || P) + log(1 / rho)) / (t n) + t v / 2, the rate t fixed before.
+    """The theorem, the rate t fixed in advance: E_Q R <= E_Q R_hat + (KL(Q || P) + log(1 / rho)) / (t n) + t v / 2.
 
     >>> round(pac_bayes_bound(0.2, 1.0, 1000, rate=0.2, moments=Moments.bounded(0.0, 1.0)), 4)
     0.245
@@ -188,7 +153,7 @@ def pac_bayes_interval(
 def optimal_rate(kl: Numbers, n: int, moments: Moments, failure_probability: float = 0.05) -> Numbers:
     """The rate with the smallest bound at this KL, sqrt(2 (KL + log(1 / rho)) / (v n)), kept below 1 / b.
 
-    Put in the KL you expect: a rate from the KL of the same rows is no longer fixed before (`_over_rates`).
+    Give the KL you expect: a rate from the KL of the same rows is no longer fixed in advance (`_over_rates`).
     """
     _check(kl, n, failure_probability)
     best = np.sqrt(2.0 * (np.asarray(kl) - math.log(failure_probability)) / (moments.variance_proxy * n))
@@ -225,7 +190,7 @@ def pac_bayes_bound_over_rates(
 
 
 def catoni_bound(risk: Numbers, kl: Numbers, n: int, *, rate: Numbers, failure_probability: float = 0.05) -> Numbers:
-    """(1 - exp(-t R_hat - (KL + log(1 / rho)) / n)) / (1 - exp(-t)), for a loss in [0, 1] and a rate fixed before.
+    """(1 - exp(-t R_hat - (KL + log(1 / rho)) / n)) / (1 - exp(-t)), for a loss in [0, 1] and a rate fixed in advance.
 
     Catoni (2007), theorem 1.2.6. Never above one.
     """
@@ -307,119 +272,9 @@ def mcallester_bound(risk: Numbers, kl: Numbers, n: int, *, failure_probability:
 
 
 def chernoff_bound(risk: Numbers, n: int, *, failure_probability: float = 0.05) -> Numbers:
-    """Largest r with kl(R_hat || r) <= log(1 / rho) / n, for one hypothesis named before (Hoeffding 1963)."""
+    """Largest r with kl(R_hat || r) <= log(1 / rho) / n, for one hypothesis named in advance (Hoeffding 1963)."""
     _check(0.0, n, failure_probability)
     return inverse_kl(risk, -math.log(failure_probability) / n)
-
-
-# -- Kullback-Leibler divergence from the prior ---------------------------------------------------------------------
-
-
-def _half(log_det: float, trace: float, shift: float) -> float:
-    """(log det M + tr(M^-1 - I) + |shift|^2) / 2, M the posterior's precision in units of the prior's."""
-    return max(0.0, 0.5 * (log_det + trace + shift))  # rounding alone is below zero
-
-
-def _shift(mean: np.ndarray, prior_sd: float, prior_mean: Numbers = 0.0) -> float:
-    if not 0.0 < prior_sd < math.inf:
-        raise ValueError(f"prior_sd must be > 0 and finite, got {prior_sd}")
-    return float(np.sum(((np.asarray(mean, np.float64) - prior_mean) / prior_sd) ** 2))
-
-
-def gaussian_kl(
-    mean: Float[np.ndarray, " weight"],
-    covariance: Float[np.ndarray, "weight weight"] | Float[np.ndarray, " weight"],
-    prior_sd: float,
-    prior_mean: Numbers = 0.0,
-) -> float:
-    """KL(N(m, S) || N(m0, s^2 I)) = (tr S / s^2 + |m - m0|^2 / s^2 - p - log det(S / s^2)) / 2; S a matrix or diagonal.
-
-    >>> gaussian_kl(np.array([1.0]), np.array([1.0]), 1.0)
-    0.5
-    """
-    shift, ratio = _shift(mean, prior_sd, prior_mean), np.asarray(covariance, np.float64) / prior_sd**2
-    if ratio.shape not in ((len(mean),), (len(mean), len(mean))):
-        raise ValueError(f"covariance of {len(mean)} weights must be a matrix or its diagonal, got {ratio.shape}")
-    if ratio.ndim == 1:
-        sign, log_det = float(np.all(ratio > 0.0)), float(np.sum(np.log(np.abs(ratio)))) if ratio.all() else -math.inf
-    else:
-        sign, log_det = (float(part) for part in np.linalg.slogdet(ratio))
-    if not (sign > 0.0 and math.isfinite(log_det)):
-        raise ValueError("the covariance is not positive definite: a degenerate Gaussian has an infinite KL")
-    trace = float(np.sum(ratio - 1.0) if ratio.ndim == 1 else np.sum(np.diag(ratio) - 1.0))
-    return _half(-log_det, trace, shift)
-
-
-def curvature_kl(
-    mean: Float[np.ndarray, " weight"],
-    eigenvalues: Float[np.ndarray, " rank"],
-    prior_sd: float,
-    prior_mean: Numbers = 0.0,
-) -> float:
-    """The same where the posterior's precision is I / s^2 plus a matrix of these eigenvalues, the rest zero (low rank).
-
-    (sum_j log(1 + s^2 l_j) - s^2 l_j / (1 + s^2 l_j) + |m - m0|^2 / s^2) / 2: directions without curvature cost
-    nothing.
-    """
-    scaled = prior_sd**2 * np.asarray(eigenvalues, np.float64)
-    if not np.all(scaled >= 0.0):
-        raise ValueError(f"eigenvalues must be >= 0, got {np.min(scaled) / prior_sd**2:g}")
-    shift = _shift(mean, prior_sd, prior_mean)
-    return _half(float(np.sum(np.log1p(scaled))), -float(np.sum(scaled / (1.0 + scaled))), shift)
-
-
-def posterior_kl(part: MemberPosterior) -> float:
-    """KL of a Gaussian posterior to its own prior N(0, prior_sd^2), in closed form, over the weights that it draws.
-
-    For `last_layer`, `exact` and the variational family of that name the hidden layers are fixed: in a bound they must
-    come from other rows. A committee is a mixture, whose KL is at most the weighted mean of its members'.
-    """
-    sd = part.problem.prior_sd
-    match part:
-        case LastLayer() | Exact():
-            return _half(*factor_sums(part.root, sd), _shift(part.mean, sd))
-        case Laplace():
-            return _half(*part.relative_precision(), _shift(part.mean, sd))
-        case Variational():
-            spread = part.root @ part.root.T if part.full else np.exp(2.0 * part.spread)
-            return gaussian_kl(part.mean, spread, sd)
-    raise PosteriorError(
-        f"the {part.method!r} posterior is draws without a density, so its KL is not known; use method='last_layer', "
-        "'laplace' or 'variational', gibbs_kl on losses of draws from posterior and prior, or policy.certificate, "
-        "whose KL is exact for any draws"
-    )
-
-
-class MonteCarlo(NamedTuple):
-    """An estimate and its Monte Carlo standard error."""
-
-    estimate: float
-    se: float
-
-
-def monte_carlo_kl(log_ratio_draws: Float[np.ndarray, " draw"]) -> MonteCarlo:
-    """Mean of log q(w) - log p(w) over draws w of q, both with their constants."""
-    values = np.asarray(log_ratio_draws, np.float64)
-    if values.ndim != 1 or len(values) < 2:
-        raise ValueError(f"log_ratio_draws must be one number a draw, two or more, got shape {values.shape}")
-    return MonteCarlo(float(values.mean()), float(values.std(ddof=1) / math.sqrt(len(values))))
-
-
-def gibbs_kl(
-    losses_under_posterior: Float[np.ndarray, " draw"], losses_under_prior: Float[np.ndarray, " draw"], eta_n: float
-) -> MonteCarlo:
-    """KL of the generalized posterior dQ = exp(-eta n R_hat) dP / E_P exp(-eta n R_hat) to P, from draws of both.
-
-    -E_Q[eta n R_hat] - log E_P exp(-eta n R_hat). The error is the delta method's: it means something only while many
-    draws of the prior share in the second mean, that is for KL well below the log of their number.
-    """
-    q, p = (-eta_n * np.asarray(losses, np.float64) for losses in (losses_under_posterior, losses_under_prior))
-    if min(q.size, p.size) < 2 or q.ndim != 1 or p.ndim != 1:
-        raise ValueError(f"two draws or more of posterior and prior are needed, got shapes {q.shape} and {p.shape}")
-    log_mean = float(logsumexp(p)) - math.log(len(p))
-    relative = np.exp(p - log_mean)  # mean one
-    variance = q.var(ddof=1) / len(q) + relative.var(ddof=1) / len(p)
-    return MonteCarlo(float(q.mean()) - log_mean, math.sqrt(variance))
 
 
 # -- from risk to welfare -------------------------------------------------------------------------------------------
@@ -439,12 +294,7 @@ def penalized_regret_bound(risk_bound: Numbers, best_risk_lower: Numbers, surrog
 
 def penalty_range(surrogate: Surrogate) -> tuple[float, float]:
     """Smallest and largest |s|^2 of a policy's scores: (0, 1) for two actions, (1/K, 1) for the full vector."""
-    count = surrogate.n_actions
-    if isinstance(surrogate, FullVector):
-        return 1.0 / count, 1.0
-    if isinstance(surrogate, BaselineGap):
-        return (count - 1) * max(0.0, 1.0 - 2.0 / (count - 1)) ** 2, float(count - 1)
-    return 0.0, 1.0
+    return surrogate.penalty_range
 
 
 def welfare_from_penalized(penalized: Numbers, zeta: float, surrogate: Surrogate) -> tuple[Numbers, Numbers]:

@@ -43,17 +43,17 @@ EXAMPLES = {
 
 
 class _Tidy:
-    """Help without the words a programmer has for a switch, and with `--help` among the other switches."""
+    """Help without the types of switches, and with `--help` among the other switches."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        found = super().get_params(ctx)  # type: ignore[misc]
-        panel = next((p.rich_help_panel for p in found if p.name == "as_json"), None)
-        for p in found:
+        params = super().get_params(ctx)  # type: ignore[misc]
+        panel = next((p.rich_help_panel for p in params if p.name == "as_json"), None)
+        for p in params:
             if getattr(p, "is_flag", False) and p.metavar is None:
                 p.metavar = ""
             if p.name == "help" and panel is not None:
                 p.rich_help_panel = panel
-        return found
+        return params
 
 
 class _ManyValues(_Tidy, TyperCommand):
@@ -75,7 +75,7 @@ class _ManyValues(_Tidy, TyperCommand):
             raise
 
     def _order(self, ctx: Any, option: str, values: list[str]) -> str:
-        """What to say where an option has taken the files that were meant as arguments."""
+        """The message where an option has taken the files that were meant as arguments."""
         files = [str(p.metavar) for p in self.params if p.param_type_name == "argument" and p.required]
         first = f"{files[0]} comes" if len(files) == 1 else f"{' '.join(files)} come"
         count = len(files) if len(values) > len(files) else 0
@@ -155,15 +155,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _wrong(error: Any, words: Sequence[str]) -> str:
-    """What is wrong with the words of a command, the value that was given, and where to look."""
-    told = " ".join(error.format_message().split()).removesuffix(".")
-    if "; " in told or told.endswith("?"):  # has a remedy
-        return told
+    """What is wrong with the arguments of a command, the value given, and where to look."""
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    if "; " in message or message.endswith("?"):  # has a remedy
+        return message
     param: Any = getattr(error, "param", None)
     for number, word in enumerate(words if type(error).__name__ == "BadParameter" and param is not None else ()):
         name, sign, value = word.partition("=")
         if name in param.opts:
             given = value if sign else " ".join(words[number + 1 : number + 1 + param.nargs])
-            told = told if given in told else f"{told.partition(', ')[0]}, got {given!r}"
+            message = message if given in message else f"{message.partition(', ')[0]}, got {given!r}"
     about = error.ctx.command_path if error.ctx is not None else "gbpl"
-    return f"{told}; {about} --help says what there is"
+    return f"{message}; {about} --help lists the options"

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import re
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn, ParamSpec
 
@@ -24,6 +23,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+
+from gbpl.runtime.json import plain
 
 __all__ = [
     "FAULT", "INTERRUPTED", "TERMINATED", "WRONG", "Delimiter", "Encoding", "Json", "Screen", "as_json_text", "guarded",
@@ -39,13 +40,13 @@ TEXT_FILES = "CSV and other text files"
 Json = Annotated[
     bool, typer.Option("--json", help="Print JSON for a script instead of text.", rich_help_panel="Output")
 ]
-Encoding = Annotated[
-    str, typer.Option(metavar="NAME", help="Their encoding, such as latin-1.", rich_help_panel=TEXT_FILES)
-]
+Encoding = Annotated[str, typer.Option(metavar="NAME", help="Encoding, such as latin-1.", rich_help_panel=TEXT_FILES)]
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        metavar="SIGN", help="What parts their cells; found in the header if not given.", rich_help_panel=TEXT_FILES
+        metavar="SIGN",
+        help="What separates cells; taken from the header if not given.",
+        rich_help_panel=TEXT_FILES,
     ),
 ]
 Given = ParamSpec("Given")
@@ -60,7 +61,7 @@ class Screen(Console):
             self.width = WIDE
 
     def say(self, text: str, style: str | None = None) -> None:
-        """A sentence, wrapped where somebody reads it on a screen."""
+        """A sentence, wrapped if it goes to a screen."""
         self.print(text, style=style, soft_wrap=not self.is_terminal)
 
     def on_broken_pipe(self) -> None:
@@ -76,8 +77,8 @@ def stderr() -> Screen:
 
 
 def verbatim(text: object) -> str:
-    """A user's text for the console: no markup in it, and signs that are no letters written out, as \\x1b."""
-    return escape(UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), str(text)))
+    """A user's text for the console: without markup, and with control characters written out, as \\x1b."""
+    return escape(UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text)))
 
 
 def table(first: str, *numbers: str, title: str | None = None) -> Table:
@@ -89,22 +90,14 @@ def table(first: str, *numbers: str, title: str | None = None) -> Table:
     return made
 
 
-def _finite(content: Any) -> Any:
-    """JSON knows no NaN and no infinity: null."""
-    if isinstance(content, Mapping):
-        return {str(key): _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
-
-
 def as_json_text(content: Any, *, indent: int | None = 2, encoding: str | None = "utf-8") -> str:
     """JSON that can be written in this encoding; letters that it lacks are escaped."""
-    text = json.dumps(_finite(content), indent=indent, ensure_ascii=False, allow_nan=False)
+    made = plain(content)
+    text = json.dumps(made, indent=indent, ensure_ascii=False, allow_nan=False)
     try:
         text.encode(encoding or "utf-8")
     except UnicodeEncodeError:
-        return json.dumps(_finite(content), indent=indent, allow_nan=False)
+        return json.dumps(made, indent=indent, allow_nan=False)
     return text
 
 
@@ -115,8 +108,8 @@ def print_json(content: Any) -> None:
 def stop(message: str, code: int, as_json: bool) -> NoReturn:
     """End with a message on standard error and an exit code."""
     if as_json:
-        told = {"error": message, "code": code}
-        print(as_json_text(told, indent=None, encoding=sys.stderr.encoding), file=sys.stderr)
+        content = {"error": message, "code": code}
+        print(as_json_text(content, indent=None, encoding=sys.stderr.encoding), file=sys.stderr)
     else:
         stderr().say(f"[bold red]error:[/] {verbatim(message)}")
     raise SystemExit(code)
@@ -133,7 +126,7 @@ def _terminable() -> Iterator[None]:
 
     try:
         before = signal.signal(signal.SIGTERM, end)
-    except ValueError:  # not the main thread, which alone hears signals
+    except ValueError:  # not the main thread, which alone gets signals
         yield
         return
     try:
@@ -144,12 +137,12 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Signals wait for the end of the block: an import that is broken off can take Python down with it."""
-    heard: list[int] = []
+    """Signals wait for the end of the block: an interrupted import can crash Python."""
+    caught_signals: list[int] = []
     before: dict[int, Any] = {}
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, lambda caught, _: heard.append(caught))
+            before[number] = signal.signal(number, lambda caught, _: caught_signals.append(caught))
     except ValueError:  # not the main thread
         pass
     try:
@@ -157,7 +150,7 @@ def held() -> Iterator[None]:
     finally:
         for caught, handler in before.items():
             signal.signal(caught, handler)
-    for caught in heard:
+    for caught in caught_signals:
         signal.raise_signal(caught)
 
 
@@ -181,13 +174,13 @@ def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
         except Exception as error:
             if os.environ.get("GBPL_TRACEBACK"):
                 traceback.print_exc()
-            stop(*_told(error), as_json)
+            stop(*_message_and_code(error), as_json)
 
     return run
 
 
-def _told(error: Exception) -> tuple[str, int]:
-    """What to say of an error, and the exit code."""
+def _message_and_code(error: Exception) -> tuple[str, int]:
+    """The message about an error, and the exit code."""
     if isinstance(error, MemoryError):
         return "there is not enough memory; take fewer rows or columns, or a larger machine", WRONG
     if isinstance(error, OSError):
@@ -196,7 +189,7 @@ def _told(error: Exception) -> tuple[str, int]:
     ours = isinstance(error, ImportError) and str(error.name).startswith("gbpl")
     if isinstance(error, ValueError | ImportError) and not ours:
         return str(error) or type(error).__name__, WRONG
-    where = "GBPL_TRACEBACK=1 shows where, for a report of the fault"
+    where = "GBPL_TRACEBACK=1 shows where, for a bug report"
     return f"this should not have happened ({type(error).__name__}: {error}); {where}", FAULT
 
 

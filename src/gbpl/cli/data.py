@@ -39,9 +39,9 @@ def _listed(as_json: bool, data_dir: str | None) -> None:
         print_json([asdict(entry) for entry in entries])
         return
     console, sets = stdout(), [entry for entry in entries if entry.rows is not None]
-    _section(console, "Here", [entry for entry in sets if entry.available])
-    _section(console, "With what they need", [entry for entry in sets if not entry.available])
-    _section(console, "To draw from, in Python (gbpl.datasets)", [entry for entry in entries if entry.rows is None])
+    _section(console, "Available here", [entry for entry in sets if entry.available])
+    _section(console, "Available with more", [entry for entry in sets if not entry.available])
+    _section(console, "Designs, in Python (gbpl.datasets)", [entry for entry in entries if entry.rows is None])
     console.say("gbpl datasets NAME -o FILE writes one, and says how to fit it.")
 
 
@@ -85,18 +85,18 @@ def _command(data: Dataset, out: Path) -> str:
 @guarded
 def datasets(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="A data set of the list; the list itself if not given.")
+        str | None, typer.Argument(metavar="NAME", help="Name of a data set; lists them if not given.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="File to write it to.")] = None,
     data_dir: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with files that no package carries.")
+        str | None, typer.Option(metavar="DIR", help="Folder with the files that no package provides.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """List the data sets, or write one to a file with the command that fits it."""
     if name is None:
         if out is not None:
-            raise ValueError(f"which data set is to be written to {out}? gbpl datasets lists them: give its name")
+            raise ValueError(f"no data set is named to be written to {out}; give a name that gbpl datasets lists")
         _listed(as_json, data_dir)
         return
     from gbpl.datasets import catalog, load
@@ -111,13 +111,13 @@ def datasets(
     data = load(name, as_frame="arrow", data_dir=data_dir)
     if out is not None:
         write_frame(out, data.frame)
-    told = {
+    content = {
         "name": data.name, "rows": data.n_rows, "description": data.description, "reference": data.reference,
         "source": data.source, "notes": list(data.notes), "file": None if out is None else str(out),
         "fit": _command(data, out or Path(f"{data.name}.csv")),
     }  # fmt: skip
     if as_json:
-        print_json(told)
+        print_json(content)
         return
     console = stdout()
     console.say(f"[bold]{data.name}[/]: {verbatim(data.description)}, {data.n_rows:,} rows.")
@@ -126,4 +126,4 @@ def datasets(
         console.say(verbatim(note))
     written = "Nothing is written without -o FILE." if out is None else f"Written: {out}"
     console.print(f"\n{verbatim(written)}", soft_wrap=True)
-    console.print(f"Fit it with\n\n  {verbatim(told['fit'])}", soft_wrap=True)
+    console.print(f"Fit it with\n\n  {verbatim(content['fit'])}", soft_wrap=True)

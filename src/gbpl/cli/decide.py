@@ -30,7 +30,7 @@ __all__ = ["decide"]
 
 @guarded
 def decide(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file that gbpl fit wrote.")],
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file written by gbpl fit.")],
     new: Annotated[
         Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with the rows to decide.")
     ],
@@ -71,26 +71,26 @@ def decide(
         raise ValueError(f"{out} is the policy itself; write to another file")
     with progress_bar() as bar:
         task = bar.add_task("deciding", total=None)
-        found = decide_file(
+        decided = decide_file(
             loaded, new, out, keep=keep or (), defer=defer, encoding=encoding, delimiter=delimiter,
-            told=lambda done, total: bar.update(task, completed=done, total=total), engine=engine,
+            progress=lambda done, total: bar.update(task, completed=done, total=total), engine=engine,
         )  # fmt: skip
     if as_json:
-        print_json(found.to_dict() | {"file": str(out)})
+        print_json(decided.to_dict() | {"file": str(out)})
     else:
-        _tell(stdout(), found, out)
+        _print_counts(stdout(), decided, out)
 
 
-def _tell(console: Screen, found: Decided, out: Path) -> None:
+def _print_counts(console: Screen, decided: Decided, out: Path) -> None:
     from gbpl.report.numbers import percent
 
-    shown = table("action", "rows", "share", title=f"{found.rows:,} rows decided")
-    for label, count in found.taken.items():
-        shown.add_row(verbatim(label), f"{count:,}", percent(count / found.rows))
+    shown = table("action", "rows", "share", title=f"{decided.rows:,} rows decided")
+    for label, count in decided.taken.items():
+        shown.add_row(verbatim(label), f"{count:,}", percent(count / decided.rows))
     console.print(shown)
-    if found.deferred is not None:
-        share = percent(found.deferred / found.rows)
-        console.say(f"{found.deferred:,} of them ({share}) are close calls for a person to see.")
-    for name, count in found.counts.items():
+    if decided.deferred is not None:
+        share = percent(decided.deferred / decided.rows)
+        console.say(f"{decided.deferred:,} of them ({share}) are close calls for a person to review.")
+    for name, count in decided.counts.items():
         console.say(f"{count:,} {verbatim(name)}", style="yellow")
     console.print(f"Written: {verbatim(out)}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`gbpl demo`: a trial with known truth, learned from and told."""
+"""`gbpl demo`: a simulated trial with known truth, and a policy learned from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEW_PEOPLE = 20_000
 
 
 def _truth(design: Any, policy: Any, seed: int) -> Table:
-    """What rules are worth in truth, which only a simulation knows."""
+    """The true welfare of rules, which only a simulation knows."""
     import numpy as np
 
     from gbpl import regret, welfare
@@ -42,12 +42,12 @@ def _truth(design: Any, policy: Any, seed: int) -> Table:
 @guarded
 def demo(
     rows: Annotated[int, typer.Option(metavar="N", help="Customers in the trial.")] = 2000,
-    seed: Annotated[int, typer.Option(metavar="N", help="Of the simulation and of the fit.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the simulation and of the fit.")] = 0,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for data, policy, decisions and report.")
     ] = Path("gbpl-demo"),
 ) -> None:
-    """A simulated e-mail trial with known truth: learned from, explained, and a report written."""
+    """Simulate an e-mail trial with known truth, learn from it, explain the policy, and write a report."""
     if not LEAST_ROWS <= rows <= MOST_ROWS:
         raise ValueError(f"--rows must be from {LEAST_ROWS} to {MOST_ROWS:,}, got {rows}; try 2000")
     parse.check_settings(seed, 0.8, None)
@@ -56,11 +56,11 @@ def demo(
     check_out(out)
     console = stdout()
     console.say(
-        f"A simulated trial: {rows:,} customers got no e-mail, the men's or the women's, one in three each; the "
-        "outcome is whether they visited the shop."
+        f"A simulated trial: {rows:,} customers got no e-mail, the men's or the women's, a third of them each; "
+        "the outcome is whether they visited the shop."
     )
     with held():
-        from gbpl.cli.messages import tell
+        from gbpl.cli.messages import print_study
         from gbpl.datasets import EmailDesign
         from gbpl.study.study import learn
     design = EmailDesign()
@@ -68,7 +68,7 @@ def demo(
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}
     study = learn(trial, **roles, seed=seed, source="trial.csv")
     files = write_study(study, out / "trial.csv", out, frame=trial)
-    tell(console, study, files)
+    print_study(console, study, files)
     console.print()
     console.print(_truth(design, study.policy, seed))
     console.print(f"Open {verbatim(files['report'])} in a browser. The same from a table of yours:\n", soft_wrap=True)

@@ -31,22 +31,24 @@ __all__ = ["compare", "evaluate"]
 
 LEVEL = 0.95
 AS_FITTED = "What differs from the fit"
-Policy = Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file that gbpl fit wrote.")]
+Policy = Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file written by gbpl fit.")]
 Data = Annotated[
     Path,
     typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with rows that no policy learned from."),
 ]
 Outcome = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="What came of it; more is better.", rich_help_panel=AS_FITTED)
+    str | None, typer.Option(metavar="COLUMN", help="The outcome; more is better.", rich_help_panel=AS_FITTED)
 ]
-Action = Annotated[str | None, typer.Option(metavar="COLUMN", help="What was done.", rich_help_panel=AS_FITTED)]
+Action = Annotated[str | None, typer.Option(metavar="COLUMN", help="The action taken.", rich_help_panel=AS_FITTED)]
 Outcomes = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN...", help="The outcome of each action, one column each.", rich_help_panel=AS_FITTED),
+    typer.Option(metavar="COLUMN...", help="The outcomes, one column per action.", rich_help_panel=AS_FITTED),
 ]
 Controls = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN...", help="What helps to estimate but does not decide.", rich_help_panel=AS_FITTED),
+    typer.Option(
+        metavar="COLUMN...", help="Columns that help to estimate but do not decide.", rich_help_panel=AS_FITTED
+    ),
 ]
 Propensity = Annotated[
     list[str] | None,
@@ -56,12 +58,15 @@ Propensity = Annotated[
 ]
 Cost = Annotated[
     list[str] | None,
-    typer.Option(metavar="ACTION=NUMBER...", help="Cost, in units of the outcome.", rich_help_panel=AS_FITTED),
+    typer.Option(
+        metavar="ACTION=NUMBER...", help="Cost of the action, in units of the outcome.", rich_help_panel=AS_FITTED
+    ),
 ]
 Estimator = Annotated[
     str,
     typer.Option(
-        metavar="dr|ipw|snipw|dm", help="Doubly robust, weighted, weighted to one, or by outcome models alone."
+        metavar="dr|ipw|snipw|dm",
+        help="Doubly robust, inverse propensity weighted, self-normalised, or outcome models alone.",
     ),
 ]
 
@@ -83,8 +88,8 @@ def _read(
     decide = [name for policy in policies if policy.encoder is not None for name in policy.encoder.columns]
     with stderr().status("reading the table"):
         wanted = list(dict.fromkeys([*named.used(), *decide]))
-        found = read_table(data, columns=wanted, encoding=encoding, delimiter=delimiter)
-    return found, roles | {"cost": None if cost is None else parse.by_action("--cost", cost)}
+        rows = read_table(data, columns=wanted, encoding=encoding, delimiter=delimiter)
+    return rows, roles | {"cost": None if cost is None else parse.by_action("--cost", cost)}
 
 
 def _cells(value: Value) -> tuple[str, str]:
@@ -121,7 +126,7 @@ def evaluate(
     delimiter: Delimiter = None,
     as_json: Json = False,
 ) -> None:
-    """What a policy is worth on new rows, against every single action."""
+    """Estimate what a policy is worth on new rows, and what it gains over every single action."""
     from gbpl.frozen.file import load
 
     loaded = load(policy)
@@ -131,35 +136,34 @@ def evaluate(
     )  # fmt: skip
     from gbpl.study.compare import evaluate_policy
 
-    found = evaluate_policy(loaded, rows, estimator=estimator, source=data.name, **roles)
+    evaluation = evaluate_policy(loaded, rows, estimator=estimator, source=data.name, **roles)
     if as_json:
-        print_json(found.to_dict(LEVEL))
+        print_json(evaluation.to_dict(LEVEL))
     else:
-        _tell_value(stdout(), found)
+        _print_evaluation(stdout(), evaluation)
 
 
-def _tell_value(console: Screen, found: Evaluation) -> None:
+def _print_evaluation(console: Screen, evaluation: Evaluation) -> None:
     from gbpl.cli.messages import GAIN_COLUMNS, GAIN_TITLE
     from gbpl.report.numbers import percent
 
-    worth, span = _cells(found.value)
-    shares = ", ".join(
-        f"{label} to {percent(float(share))}" for label, share in zip(found.actions, found.shares, strict=True)
-    )
-    console.say(f"On these {found.rows:,} rows the policy gives {verbatim(shares)}.")
-    console.say(f"It is worth {worth} a row ({percent(LEVEL)} interval {span}, {found.value.estimator}).\n")
+    value, span = _cells(evaluation.value)
+    shares = zip(evaluation.actions, evaluation.shares, strict=True)
+    given = ", ".join(f"{label} to {percent(float(share))}" for label, share in shares)
+    console.say(f"On these {evaluation.rows:,} rows the policy gives {verbatim(given)}.")
+    console.say(f"It is worth {value} per row ({percent(LEVEL)} interval {span}, {evaluation.value.estimator}).\n")
     shown = table("alternative", *GAIN_COLUMNS, title=GAIN_TITLE)
-    for name, other, gain in found.alternatives:
+    for name, other, gain in evaluation.alternatives:
         shown.add_row(verbatim(name), _cells(other)[0], *_cells(gain), _chance(gain))
     console.print(shown)
-    for reason in [] if found.overlap is None else found.overlap.reasons():
+    for reason in [] if evaluation.overlap is None else evaluation.overlap.reasons():
         console.say(f"[yellow]weak overlap:[/] {verbatim(reason)}")
-    _notes(console, found.notes)
+    _notes(console, evaluation.notes)
 
 
 @guarded
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="FIRST", help="Policy file that gbpl fit wrote.")],
+    first: Annotated[Path, typer.Argument(metavar="FIRST", help="Policy file written by gbpl fit.")],
     second: Annotated[Path, typer.Argument(metavar="SECOND", help="Another policy file, of the same actions.")],
     data: Data,
     outcome: Outcome = None,
@@ -173,7 +177,7 @@ def compare(
     delimiter: Delimiter = None,
     as_json: Json = False,
 ) -> None:
-    """Two policies on the same rows: which is worth more, and how sure that is."""
+    """Compare two policies on the same rows: which is worth more, and how sure that is."""
     from gbpl.frozen.file import load
 
     policies = load(first), load(second)
@@ -183,24 +187,24 @@ def compare(
     )  # fmt: skip
     from gbpl.study.compare import compare_policies
 
-    found = compare_policies(*policies, rows, estimator=estimator, source=data.name, **roles)
+    comparison = compare_policies(*policies, rows, estimator=estimator, source=data.name, **roles)
     if as_json:
-        print_json(found.to_dict(LEVEL))
+        print_json(comparison.to_dict(LEVEL))
     else:
-        _tell_difference(stdout(), found, str(first), str(second))
+        _print_comparison(stdout(), comparison, str(first), str(second))
 
 
-def _tell_difference(console: Screen, found: Comparison, first: str, second: str) -> None:
+def _print_comparison(console: Screen, comparison: Comparison, first: str, second: str) -> None:
     from gbpl.report.numbers import percent
 
     shown = table("policy", "worth", f"{percent(LEVEL)} interval")
-    for name, value in ((first, found.first), (second, found.second), ("difference", found.difference)):
+    for name, value in ((first, comparison.first), (second, comparison.second), ("difference", comparison.difference)):
         shown.add_row(verbatim(name), *_cells(value))
     console.print(shown)
     console.say(
-        f"They differ in {percent(found.differ)} of {found.rows:,} rows. The chance that the first is better is "
-        f"{_chance(found.difference)}."
-        if found.differ
-        else f"They decide alike in all of {found.rows:,} rows."
+        f"They differ in {percent(comparison.differ)} of {comparison.rows:,} rows. The chance that the first is better "
+        f"is {_chance(comparison.difference)}."
+        if comparison.differ
+        else f"They decide alike in all of {comparison.rows:,} rows."
     )
-    _notes(console, found.notes)
+    _notes(console, comparison.notes)

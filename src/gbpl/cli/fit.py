@@ -23,7 +23,7 @@ NAMES = {
     "report": "report.html",
     "summary": "summary.json",
 }
-COLUMNS, GIVEN, OUTPUT = "What the columns are", "What is known of the actions", "Output"
+COLUMNS, GIVEN, OUTPUT = "Columns", "What is known about the actions", "Output"
 Column = str | None
 Columns = list[str] | None
 MANY = "COLUMN..."
@@ -34,7 +34,7 @@ def check_out(out: Path, data: Path | None = None) -> None:
     check_folder(out)
     for target in (out / name for name in NAMES.values()):
         if target.is_dir():
-            raise ValueError(f"{target} is a folder, where a file is to be written; give another --out")
+            raise ValueError(f"{target} is a folder, where a file has to be written; give another --out")
         if data is not None and target.exists() and data.exists() and os.path.samefile(target, data):
             raise ValueError(f"{data} would be written over by the result; give another --out")
 
@@ -44,7 +44,7 @@ def write_study(
 ) -> dict[str, Path]:
     """Policy, decisions, report and summary in a folder, and a frame as its data: all of them, or none."""
     from gbpl.cli.data import write_frame
-    from gbpl.cli.messages import headline
+    from gbpl.cli.messages import study_json
     from gbpl.study.decide_file import decide_file
 
     files = {name: out / written for name, written in NAMES.items()}
@@ -56,8 +56,8 @@ def write_study(
         study.save(stage / NAMES["policy"])
         study.report(stage / NAMES["report"])
         decide_file(study.policy, data, stage / NAMES["decisions"], encoding=encoding, delimiter=delimiter)
-        told = as_json_text(headline(study, files))
-        (stage / NAMES["summary"]).write_text(told + "\n", encoding="utf-8")
+        text = as_json_text(study_json(study, files))
+        (stage / NAMES["summary"]).write_text(text + "\n", encoding="utf-8")
     return files
 
 
@@ -65,27 +65,27 @@ def write_study(
 def fit(
     data: Annotated[
         Path,
-        typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file; one person or case a row."),
+        typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file; one person or case per row."),
     ],
     outcome: Annotated[
-        Column, typer.Option(metavar="COLUMN", help="What came of it; more is better.", rich_help_panel=COLUMNS)
+        Column, typer.Option(metavar="COLUMN", help="The outcome; more is better.", rich_help_panel=COLUMNS)
     ] = None,
-    action: Annotated[Column, typer.Option(metavar="COLUMN", help="What was done.", rich_help_panel=COLUMNS)] = None,
+    action: Annotated[Column, typer.Option(metavar="COLUMN", help="The action taken.", rich_help_panel=COLUMNS)] = None,
     outcomes: Annotated[
         Columns,
         typer.Option(
-            metavar=MANY, help="Instead of both: the outcome of each action, one column each.", rich_help_panel=COLUMNS
+            metavar=MANY, help="Instead of both: the outcomes, one column per action.", rich_help_panel=COLUMNS
         ),
     ] = None,
     features: Annotated[
         Columns,
         typer.Option(
-            metavar=MANY, help="What decides; all without another role if not given.", rich_help_panel=COLUMNS
+            metavar=MANY, help="Columns that decide; all without another role if not given.", rich_help_panel=COLUMNS
         ),
     ] = None,
     controls: Annotated[
         Columns,
-        typer.Option(metavar=MANY, help="What helps to estimate but must not decide.", rich_help_panel=COLUMNS),
+        typer.Option(metavar=MANY, help="Columns that help to estimate but must not decide.", rich_help_panel=COLUMNS),
     ] = None,
     weight: Annotated[Column, typer.Option(metavar="COLUMN", help="Sample weights.", rich_help_panel=COLUMNS)] = None,
     group: Annotated[
@@ -98,24 +98,28 @@ def fit(
         Columns,
         typer.Option(
             metavar="CHANCE...",
-            help="How likely the action was: a column (of the action taken), a number or fraction (of the second of "
-            "two actions, or of each), or ACTION=NUMBER for each; estimated if not given.",
+            help="Probability of the action: a column (of the action taken), a number or fraction (of the second of "
+            "two actions, or of each of more), or ACTION=NUMBER for each; estimated if not given.",
             rich_help_panel=GIVEN,
         ),
     ] = None,
     cost: Annotated[
         Columns,
-        typer.Option(metavar="ACTION=NUMBER...", help="Cost, in units of the outcome.", rich_help_panel=GIVEN),
+        typer.Option(
+            metavar="ACTION=NUMBER...", help="Cost of the action, in units of the outcome.", rich_help_panel=GIVEN
+        ),
     ] = None,
     capacity: Annotated[
         Columns,
-        typer.Option(metavar="ACTION=SHARE...", help="Largest share of rows that can get it.", rich_help_panel=GIVEN),
+        typer.Option(
+            metavar="ACTION=SHARE...", help="Largest share of rows that can get the action.", rich_help_panel=GIVEN
+        ),
     ] = None,
     default: Annotated[
         str | None,
         typer.Option(
             metavar="ACTION",
-            help="What people get otherwise; the first in order if not given.",
+            help="The action people get otherwise; the first in order if not given.",
             rich_help_panel=GIVEN,
         ),
     ] = None,
@@ -145,12 +149,12 @@ def fit(
         str,
         typer.Option(
             metavar="NAME",
-            help="network, or auto: networks and forests, each for what it is worth here; takes longer.",
+            help="network, or auto: networks and forests, weighted by how well each does; takes longer.",
             rich_help_panel=OUTPUT,
         ),
     ] = "network",
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Of folds, initial weights and draws.", rich_help_panel=OUTPUT)
+        int, typer.Option(metavar="N", help="Seed of folds, initial weights and draws.", rich_help_panel=OUTPUT)
     ] = 0,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,
@@ -162,7 +166,7 @@ def fit(
     if models not in ("network", "auto"):
         raise ValueError(f"--models must be network or auto, got {models!r}")
     with held():
-        from gbpl.cli.messages import headline, tell
+        from gbpl.cli.messages import print_study, study_json
         from gbpl.tables.read import open_batches, read_table
         from gbpl.tables.roles import Roles
     with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
@@ -189,6 +193,6 @@ def fit(
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)
     if as_json:
-        print_json(headline(study, files))
+        print_json(study_json(study, files))
     else:
-        tell(stdout(), study, files)
+        print_study(stdout(), study, files)

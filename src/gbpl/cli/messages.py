@@ -1,4 +1,4 @@
-"""A study told in the terminal, in the words of its report."""
+"""A study in the terminal, in the words of its report, and as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from gbpl.report.words import important, tree_words
 if TYPE_CHECKING:
     from gbpl.study.study import Study
 
-__all__ = ["GAIN_COLUMNS", "GAIN_TITLE", "headline", "tell"]
+__all__ = ["GAIN_COLUMNS", "GAIN_TITLE", "print_study", "study_json"]
 
 MOST_NOTES = 12
 GAIN_TITLE = "What the policy gains over each alternative, and the chance that it does"
 GAIN_COLUMNS = ("worth", "gain", f"{percent(LEVEL)} interval", "chance")
 
 
-def headline(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
-    """The little of a summary that a script needs, as JSON."""
+def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
+    """The part of a summary that a script needs, as JSON."""
     summary = study.summary
-    told = read(summary)
+    reading = read(summary)
 
     def span(quantiles: Sequence[float] | None) -> list[float] | None:
-        found = interval(quantiles, LEVEL)
-        return None if found is None else list(found)
+        ends = interval(quantiles, LEVEL)
+        return None if ends is None else list(ends)
 
     return {
         "format": summary["format"],
@@ -42,13 +42,13 @@ def headline(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "actions": summary["actions"],
         "default": summary["actions"][summary["default"]]["label"],
         "welfare": {
-            "estimate": told.welfare["estimate"], "se": told.welfare["se"], "level": LEVEL,
-            "interval": span(told.welfare["quantiles"]), "net_of_cost": told.welfare["net_of_cost"],
+            "estimate": reading.welfare["estimate"], "se": reading.welfare["se"], "level": LEVEL,
+            "interval": span(reading.welfare["quantiles"]), "net_of_cost": reading.welfare["net_of_cost"],
         },
         "alternatives": [
             {name: item[name] for name in ("label", "value", "se", "gain", "gain_se", "chance", "best")}
             | {"gain_interval": span(item["gain_quantiles"])}
-            for item in told.alternatives
+            for item in reading.alternatives
         ],
         "deferred": {"level": study.policy.rule.defer, "share": _deferred(study)},
         "overlap": None if summary["overlap"] is None
@@ -65,22 +65,23 @@ def _deferred(study: Study) -> float | None:
     return None if away is None else float(away.mean())
 
 
-def tell(console: Screen, study: Study, files: Mapping[str, Path]) -> None:
+def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> None:
     """The decision in plain words, the alternatives, what to beware of, and where the files are."""
     summary = study.summary
-    told = read(summary)
-    said, data = decision(told), told.data
+    reading = read(summary)
+    sentences, data = decision(reading), reading.data
     console.say(f"\n[bold]{verbatim(summary['title'])}[/]")
     dropped = f", {data['dropped']:,} more left out" if data["dropped"] else ""
     decide = "1 column decides" if len(data["features"]) == 1 else f"{len(data['features'])} columns decide"
     console.say(f"{data['rows']:,} rows{dropped}, {decide}.\n", style="dim")
-    for sentence in (said["given"], said["limited"], said["worth"], f"{said['verdict']}{said['verdict_gain']}"):
+    verdict = f"{sentences['verdict']}{sentences['verdict_gain']}"
+    for sentence in (sentences["given"], sentences["limited"], sentences["worth"], verdict):
         if sentence is not None:
             console.say(verbatim(sentence))
     _close_calls(console, study)
     console.print()
-    _alternatives(console, told)
-    _who(console, told)
+    _alternatives(console, reading)
+    _who(console, reading)
     _caveats(console, summary)
     if files:
         console.print("\n[bold]Written[/]")
@@ -100,27 +101,27 @@ def _close_calls(console: Screen, study: Study) -> None:
     )
 
 
-def _alternatives(console: Screen, told: Reading) -> None:
+def _alternatives(console: Screen, reading: Reading) -> None:
     shown: Table = table("alternative", *GAIN_COLUMNS, title=GAIN_TITLE)
-    for place, item in enumerate(told.alternatives):
-        ends = told.gain_interval(place)
-        span = "" if ends is None else f"{number(ends[0], told.places)} to {number(ends[1], told.places)}"
+    for place, item in enumerate(reading.alternatives):
+        ends = reading.gain_interval(place)
+        span = "" if ends is None else f"{number(ends[0], reading.places)} to {number(ends[1], reading.places)}"
         shown.add_row(
-            verbatim(item["label"]) + ("\u00a0*" if item["best"] else ""), number(item["value"], told.places),
-            number(item["gain"], told.places), span, chance(item["chance"]),
+            verbatim(item["label"]) + ("\u00a0*" if item["best"] else ""), number(item["value"], reading.places),
+            number(item["gain"], reading.places), span, chance(item["chance"]),
         )  # fmt: skip
     console.print(shown)
-    if any(item["best"] for item in told.alternatives):
+    if any(item["best"] for item in reading.alternatives):
         console.print("* the best single action\n", style="dim")
 
 
-def _who(console: Screen, told: Reading) -> None:
+def _who(console: Screen, reading: Reading) -> None:
     """What the decision turns on, and a small tree of it."""
-    tree, branch = told.summary["tree"], grown(told.summary["tree"])
-    console.say(verbatim(f"{important(told.summary['who'] or [])} {tree_words(tree)}"))
+    tree, branch = reading.summary["tree"], grown(reading.summary["tree"])
+    console.say(verbatim(f"{important(reading.summary['who'] or [])} {tree_words(tree)}"))
     if branch is not None and branch.yes is not None and (tree or {}).get("fidelity") is not None:
         root = Tree("", hide_root=True)
-        _grow(root, branch, told)
+        _grow(root, branch, reading)
         console.print(root)
         console.print()
 
@@ -132,15 +133,15 @@ def _only(branch: Branch) -> set[Any]:
     return _only(branch.yes) | _only(branch.no)
 
 
-def _grow(above: Tree, branch: Branch, told: Reading) -> None:
+def _grow(above: Tree, branch: Branch, reading: Reading) -> None:
     for side, answer in ((branch.yes, branch.question), (branch.no, branch.otherwise)):
         if side is None:
             continue
         actions = _only(side)
-        end = f": [bold]{verbatim(told.name(next(iter(actions))))}[/]" if len(actions) == 1 else ""
+        end = f": [bold]{verbatim(reading.name(next(iter(actions))))}[/]" if len(actions) == 1 else ""
         below = above.add(f"{verbatim(answer)}{end}")
         if not end:
-            _grow(below, side, told)
+            _grow(below, side, reading)
 
 
 def _caveats(console: Screen, summary: Mapping[str, Any]) -> None:

@@ -21,16 +21,16 @@ def number(text: str) -> float | None:
 
 def by_action(option: str, given: Sequence[str]) -> dict[str, float]:
     """ACTION=NUMBER, several of them."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for text in given:
         label, sign, written = text.rpartition("=")
         value = number(written)
         if not sign or not label or value is None:
             raise ValueError(f"{option} must be ACTION=NUMBER, such as {option} treat=0.2, got {text!r}")
-        if label in found:
+        if label in numbers:
             raise ValueError(f"{option} names {label!r} twice; name it once")
-        found[label] = value
-    return found
+        numbers[label] = value
+    return numbers
 
 
 def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | dict[str, float] | None:
@@ -47,7 +47,7 @@ def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | di
 
 
 def check_settings(seed: int, defer: float, outcome_range: tuple[float, float] | None) -> None:
-    """Refuse what would only be found wrong after minutes of work."""
+    """Refuse wrong settings before minutes of work."""
     if not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"--seed must be a whole number from 0 to {LARGEST_SEED}, got {seed}; try 0")
     if not 0.0 <= defer <= 1.0:
@@ -62,5 +62,5 @@ def check_settings(seed: int, defer: float, outcome_range: tuple[float, float] |
 
 
 def text_of(name: str) -> str:
-    """A file's name as text that can be written anywhere: bytes that are no letters become \\udcff."""
+    """A file's name as text that can be written anywhere: bytes that are not text become \\udcff."""
     return name.encode("utf-8", "backslashreplace").decode()

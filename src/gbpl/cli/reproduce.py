@@ -21,7 +21,7 @@ def reproduce(
         list[str] | None, typer.Argument(metavar="TABLE", help="Tables to make; all if none is named.")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(metavar="N", help="Trials of every table, instead of the paper's.")
+        int | None, typer.Option(metavar="N", help="Trials per table, instead of the paper's number.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small imitation of every table, in two minutes.")] = False,
     device: Annotated[str, typer.Option(metavar="NAME", help="auto, cpu or gpu.")] = "auto",
@@ -29,7 +29,7 @@ def reproduce(
         str, typer.Option(metavar="NAME", help="local, or ray to spread blocks over a cluster.")
     ] = "local",
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run; one that was interrupted goes on.")
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the run; an interrupted run continues.")
     ] = Path("reproduction"),
     data_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Folder with yacht.csv and energy_efficiency.csv.")
@@ -48,11 +48,11 @@ def reproduce(
         with progress_bar(speed_estimate_period=600.0) as bar:
             task = bar.add_task("starting", total=None)
 
-            def told(done: float, total: float, what: str) -> None:
+            def progress(done: float, total: float, what: str) -> None:
                 bar.update(task, completed=done, total=total, description=what)
 
-            report = run_all(run, out, told=told, say=lambda text: console.say(verbatim(text), style="yellow"))
+            report = run_all(run, out, progress=progress, say=lambda text: console.say(verbatim(text), style="yellow"))
     except KeyboardInterrupt:
-        console.say(f"stopped; the same command goes on from {verbatim(out)}")
+        console.say(f"stopped; the same command continues from {verbatim(out)}")
         raise SystemExit(130) from None
     print(f"{report} written, {time.perf_counter() - started:.0f} s")

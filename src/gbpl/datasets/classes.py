@@ -1,4 +1,4 @@
-"""Classification as decisions: 1 for the right class, 0 for the others, seen in full or one guess a row (section 7)."""
+"""Classification as decisions: 1 for the right class, 0 for the others, all seen or one guess per row (section 7)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from scipy.special import softmax
 from gbpl.datasets.dataset import Dataset, Source
 from gbpl.datasets.files import read_columns
 from gbpl.datasets.samples import LOGGED_ACTION, LOGGING_INDEX, stream, unit_rows
+from gbpl.tables.frames import require_columns
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ LOG_STRENGTH = 0.5  # the smallest chance of a guess is about 0.01
 
 
 def _full_feedback(features: dict[str, np.ndarray], labels: np.ndarray) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Features and a column for each class, 1 where it is the row's."""
+    """Features and one column per class, 1 where it is the row's."""
     classes = np.unique(labels)
     return features | {str(label): (labels == label).astype(np.int64) for label in classes}, [str(c) for c in classes]
 
@@ -31,8 +32,8 @@ def _full_feedback(features: dict[str, np.ndarray], labels: np.ndarray) -> tuple
 def _digits() -> tuple[dict[str, np.ndarray], Int[np.ndarray, " row"]]:
     from sklearn.datasets import load_digits
 
-    found = load_digits()
-    return dict(zip(found.feature_names, np.asarray(found.data, np.int64).T, strict=True)), found.target
+    bunch = load_digits()
+    return dict(zip(bunch.feature_names, np.asarray(bunch.data, np.int64).T, strict=True)), bunch.target
 
 
 def digits(source: Source, as_frame: str) -> Dataset:
@@ -57,7 +58,7 @@ def log_propensity(x: Float[np.ndarray, "row feature"], count: int) -> Float[np.
 
 
 def digits_logged(source: Source, as_frame: str) -> Dataset:
-    """One guess a picture, drawn by a known policy, and whether it was right."""
+    """One guess per picture, drawn by a known policy, and whether it was right."""
     pixels, label = _digits()
     chance = log_propensity(np.column_stack(list(pixels.values())).astype(np.float64), 10)
     u = stream(LOG_SEED, LOGGED_ACTION).random((len(label), 1))
@@ -77,8 +78,7 @@ def digits_logged(source: Source, as_frame: str) -> Dataset:
 def from_file(source: Source, as_frame: str, *, path: Path) -> Dataset:
     """Features x1, x2, ... and the column `class`, as full feedback."""
     table = read_columns(path)
-    if "class" not in table:
-        raise ValueError(f"{path} must have the column class, it has {list(table)}; add it")
+    require_columns(["class"], list(table), path.name)
     label = table.pop("class")
     columns, classes = _full_feedback(table, label)
     return source.dataset(columns, as_frame, outcomes=classes, features=list(table))

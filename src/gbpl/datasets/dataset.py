@@ -1,4 +1,4 @@
-"""A data set with its roles: what is decided, what came of it, and what is known before."""
+"""A data set with the roles of its columns: the action, the outcome, and what is known before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRAMES = ("pandas", "polars", "arrow")
 class Dataset:
     """A frame and the roles of its columns. A column without a role is not in the frame.
 
-    Logged feedback has `outcome` and `action`, full feedback has `outcomes`: one column for each action, named after
+    Logged feedback has `outcome` and `action`, full feedback has `outcomes`: one column per action, named after
     it. `features` are what a policy may see; `controls` only models of outcomes and propensities. `propensity` is a
     number, a mapping from action to number, the column with the chance of the action taken, or None where it has to be
     estimated. `cost` is a suggestion: what each action costs, in units of the outcome. `time` is the column to split by
@@ -106,8 +106,8 @@ class Source:
     package: str = ""
     extra: str = "data"  # of gbpl, with the package
     file: str = ""
-    origin: str = ""  # where the file is to be had
-    openml: bool = False  # the file is not needed where there is a network
+    origin: str = ""  # where the file comes from
+    openml: bool = False  # OpenML has it too, so the file is not needed with a network
     choices: tuple[str, ...] = ()  # of the outcome, the first one unless asked for
 
     def dataset(self, columns: Mapping[str, np.ndarray], as_frame: str, **roles: Any) -> Dataset:

@@ -89,10 +89,10 @@ class EmailDesign:
 
     def outcome_mean(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row action"]:
         """gamma_a(x): the chance of a visit, or the dollars expected."""
-        return expit(_index(x)) * self._worth(x)[:, None]
+        return expit(_index(x)) * self._visit_value(x)[:, None]
 
-    def _worth(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " row"]:
-        """What a visit is worth on average."""
+    def _visit_value(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " row"]:
+        """Mean value of a visit."""
         return np.ones(len(x)) if self.outcome == "visit" else BUYS * _order(x)
 
     def sample(self, n: int, *, seed: int) -> Sample:
@@ -134,7 +134,7 @@ class EmailDesign:
         }
 
     def numeric(self, frame: Any) -> Float[np.ndarray, "row feature"]:
-        """The x of a frame's rows, up to the rounding of history: `outcome_mean` of it is the truth to judge with."""
+        """The x of a frame's rows, up to the rounding of history: `outcome_mean` of it is the truth to compare with."""
         part = {name: np.asarray(frame[name].to_numpy()) for name in FEATURES}
         dummies = [part["zip_code"] == "Urban", part["zip_code"] == "Rural"]
         dummies += [part["channel"] == "Web", part["channel"] == "Multichannel"]
@@ -219,7 +219,7 @@ def email(source: Source, as_frame: str, *, outcome: str) -> Dataset:
 SOURCES = (
     Source(
         name="email", kind="simulated", rows=10_000, actions=3, read=email, choices=OUTCOMES,
-        description="a simulated campaign with the columns of hillstrom, for when its file is not at hand",
+        description="a simulated campaign with the columns of hillstrom, for use without its file",
         reference="gbpl.datasets.EmailDesign, after K. Hillstrom (2008)",
     ),
 )  # fmt: skip

@@ -1,17 +1,18 @@
-"""Files in a folder that the user names: where they are looked for, and how a table is read."""
+"""Files in a folder that the user names: where they are looked for, and their columns."""
 
 from __future__ import annotations
 
-import csv
-import gzip
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gbpl.tables.frames import column, is_missing, require_columns
+from gbpl.tables.read import read_table
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["DATA_DIR_VARIABLE", "DataUnavailableError", "data_folder", "find_file", "read_columns"]
 
@@ -19,7 +20,7 @@ DATA_DIR_VARIABLE = "GBPL_DATA_DIR"
 
 
 class DataUnavailableError(OSError):
-    """A set is neither where it was looked for nor to be had from elsewhere; the message says what to do."""
+    """A set is not where it was looked for, nor available elsewhere; the message says what to do."""
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
@@ -37,35 +38,16 @@ def find_file(file: str, data_dir: str | os.PathLike[str] | None) -> Path | None
 
 
 def read_columns(path: Path, names: Sequence[str] | None = None) -> dict[str, np.ndarray]:
-    """Columns of a CSV file with a header row: whole numbers, numbers (an empty cell is NaN) or text."""
-    unpack = gzip.open if path.suffix == ".gz" else open
-    with unpack(path, "rt", newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file)
-        header = [name.strip() for name in next(lines, [])]
-        missing = [name for name in names or [] if name not in header]
-        if missing or not header:
-            raise ValueError(f"{path} must have the column(s) {', '.join(missing)}, it has {header}; add them")
-        rows = []
-        for line in lines:
-            if len(line) == len(header):
-                rows.append(line)
-            elif line:
-                raise ValueError(
-                    f"{path}, line {lines.line_num}: got {len(line)} cells for {len(header)} columns; mend that line"
-                )
-    if not rows:
-        raise ValueError(f"{path} must have rows, got its header only; bring the whole file")
-    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
-    return {name: _typed(columns[name]) for name in (header if names is None else names)}
+    """Columns by name, all of them if None: whole numbers, numbers (NaN where missing) or text (empty where missing).
+
+    Spaces around the names in the header do not count.
+    """
+    table = read_table(path)
+    columns = {name.strip(): name for name in table.column_names}
+    wanted = list(columns) if names is None else names
+    require_columns(wanted, list(columns), path.name)
+    return {name: _without_objects(column(table, columns[name])) for name in wanted}
 
 
-def _typed(cells: Iterable[str]) -> np.ndarray:
-    text = np.array(list(cells))
-    try:
-        return text.astype(np.int64)
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return np.where(text == "", "nan", text).astype(np.float64)
-    except ValueError:
-        return text
+def _without_objects(values: np.ndarray) -> np.ndarray:
+    return np.where(is_missing(values), "", values).astype(str) if values.dtype.kind == "O" else values

@@ -110,9 +110,9 @@ def load(
 
 def _missing(source: Source, data_dir: str | os.PathLike[str] | None) -> str:
     folder = data_folder(data_dir)
-    found = "no folder is named" if folder is None else f"it is not in {folder}"
+    why = "no folder is named" if folder is None else f"it is not in {folder}"
     return (
-        f"{source.name} needs the file {source.file}, and {found}; set {DATA_DIR_VARIABLE} (or data_dir= in Python) to "
+        f"{source.name} needs the file {source.file}, and {why}; set {DATA_DIR_VARIABLE} (or data_dir= in Python) to "
         f"a folder with {source.file} or {source.file}.gz, from {source.origin}"
     )
 

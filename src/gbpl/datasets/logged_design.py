@@ -90,7 +90,7 @@ class LoggedDesign:
         return LoggedSample(truth.x, action, outcome, propensity, truth.outcomes, truth.outcome_mean)
 
     def optimal_welfare(self) -> float:
-        """That of the design behind it: logging changes what is seen, not what rules are worth."""
+        """That of the design behind it: logging changes what is seen, not the welfare of rules."""
         return self._known().optimal_welfare()
 
     def oracle_welfare(self) -> float:

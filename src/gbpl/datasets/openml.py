@@ -6,7 +6,6 @@ OpenML through scikit-learn, which keeps what it has downloaded.
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from dataclasses import dataclass
@@ -18,13 +17,13 @@ import numpy as np
 from sklearn.datasets import fetch_openml
 
 from gbpl.datasets.files import DATA_DIR_VARIABLE, DataUnavailableError, data_folder
+from gbpl.tables.frames import column
+from gbpl.tables.read import open_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jaxtyping import Float
 
-__all__ = ["DATA_DIR_VARIABLE", "REGRESSION_SETS", "DataUnavailableError", "RegressionTable", "load_regression"]
+__all__ = ["RegressionTable", "load_regression"]
 
 
 class RegressionTable(NamedTuple):
@@ -68,7 +67,6 @@ SETS = {
         "heating_load", 22.3072,
     ),
 }  # fmt: skip
-REGRESSION_SETS = tuple(SETS)
 
 
 def load_regression(name: str, *, data_dir: str | os.PathLike[str] | None = None) -> RegressionTable:
@@ -113,36 +111,30 @@ def _from_csv(name: str, path: Path) -> Float[np.ndarray, "row column"]:
     """The columns of the set, response last."""
     if not path.is_file():
         raise DataUnavailableError(f"there is no {path.name} in {path.parent}; {_remedy(name)}")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        lines = csv.reader(file)
-        header = [_plain(column) for column in next(lines, [])]
-        missing = [column for column in SETS[name].columns if column not in header]
-        if missing:
-            raise ValueError(f"{path} lacks the column(s) {', '.join(missing)}, it has {header}; {_remedy(name)}")
-        places = [header.index(column) for column in SETS[name].columns]
-        return np.array([_numbers(line, places, f"{path}, line {lines.line_num}") for line in lines if line])
-
-
-def _numbers(line: Sequence[str], places: Sequence[int], where: str) -> list[float]:
-    try:
-        return [float(line[place]) for place in places]
-    except (ValueError, IndexError):
-        raise ValueError(f"{where}: the columns must be numbers, got {line}; mend that line") from None
+    with open_batches(path) as batches:
+        names = {_plain(header): header for header in batches.names}
+    missing = [feature for feature in SETS[name].columns if feature not in names]
+    if missing:
+        raise ValueError(f"{path} has no column {', '.join(missing)}, it has {list(names)}; {_remedy(name)}")
+    wanted = [names[feature] for feature in SETS[name].columns]
+    with open_batches(path, columns=wanted, kinds=dict.fromkeys(wanted, "number")) as batches:
+        parts = [np.column_stack([column(batch, header) for header in wanted]) for batch in batches]
+    return np.concatenate([np.zeros((0, len(wanted))), *parts])
 
 
 def _from_openml(name: str) -> Float[np.ndarray, "row column"]:
     """The columns of the set, response last."""
     wanted = SETS[name]
     try:  # as_frame and parser are those that do without pandas
-        found = fetch_openml(
+        answer = fetch_openml(
             data_id=wanted.data_id, target_column=None, as_frame=False, parser="liac-arff", n_retries=1
         )
     except (OSError, HTTPException, ValueError) as error:  # ValueError: an answer that is not OpenML's
         raise DataUnavailableError(
-            f"{name} is not to be had from OpenML (data id {wanted.data_id}): {type(error).__name__}: {error}; "
+            f"{name} is not available from OpenML (data id {wanted.data_id}): {type(error).__name__}: {error}; "
             f"{_remedy(name)}"
         ) from error
-    named = {_plain(column): values for column, values in _columns(found).items()}
+    named = {_plain(column): values for column, values in _columns(answer).items()}
     if set(wanted.columns) <= set(named):
         return np.column_stack([named[column] for column in wanted.columns])
     # Under other names, the set is known by the order of its columns, and that by the mean of its response.
@@ -154,9 +146,9 @@ def _from_openml(name: str) -> Float[np.ndarray, "row column"]:
     return table
 
 
-def _columns(found: Any) -> dict[str, Float[np.ndarray, " row"]]:
-    """Columns by name; a nominal one, which comes as numbers of its categories, as the categories' own numbers."""
-    columns = dict(zip(found.feature_names, np.asarray(found.data, np.float64).T, strict=True))
-    for column, labels in (found.categories or {}).items():
-        columns[column] = np.asarray(labels, np.float64)[columns[column].astype(np.int64)]
+def _columns(answer: Any) -> dict[str, Float[np.ndarray, " row"]]:
+    """Columns by name; a nominal one, which comes as codes of its categories, as the categories' own numbers."""
+    columns = dict(zip(answer.feature_names, np.asarray(answer.data, np.float64).T, strict=True))
+    for name, labels in (answer.categories or {}).items():
+        columns[name] = np.asarray(labels, np.float64)[columns[name].astype(np.int64)]
     return columns

@@ -38,9 +38,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoggedSample:
-    """What a logging policy leaves: features, one action a row, its outcome, and the propensities e_a(x).
+    """What a logging policy leaves: features, one action per row, its outcome, and the propensities e_a(x).
 
-    `outcomes` and `outcome_mean`, of every action, are the truth to judge with: a learner must not see them.
+    `outcomes` and `outcome_mean`, of every action, are the truth to compare with: a learner must not see them.
     """
 
     x: Float[np.ndarray, "row feature"]
@@ -76,7 +76,7 @@ class Design(Protocol):
 
 @runtime_checkable
 class KnownWelfare(Protocol):
-    """A design that knows what rules are worth under it. All designs of this package do."""
+    """A design that knows the welfare of rules under it. All designs of this package do."""
 
     def optimal_welfare(self) -> float:
         """E[max_a gamma_a(X)]."""

@@ -19,9 +19,9 @@ __all__ = ["SemiSyntheticDesign"]
 def _standardized(table: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
     """Columns of mean zero and standard deviation one; a constant one is zero, and not its rounding made large."""
     varies = table.max(axis=0) > table.min(axis=0)
-    found = np.zeros(table.shape)
-    found[:, varies] = (table[:, varies] - table[:, varies].mean(axis=0)) / table[:, varies].std(axis=0)
-    return found
+    standardized = np.zeros(table.shape)
+    standardized[:, varies] = (table[:, varies] - table[:, varies].mean(axis=0)) / table[:, varies].std(axis=0)
+    return standardized
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class SemiSyntheticDesign:
         return self._x.shape[1]
 
     def outcome_mean(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row action"]:
-        """tanh(x'w_a / sqrt(d) + c_a) at standardized features: the means but for the response, which x does not tell.
+        """tanh(x'w_a / sqrt(d) + c_a) at standardized features: the means without the response, which is not in x.
 
         Gaps between actions are those of the outcomes; a sample's `outcome_mean` has the response of its rows added.
         """

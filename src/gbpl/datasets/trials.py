@@ -1,4 +1,4 @@
-"""Trials and logs of others: job training, cash incentives, e-mails, items shown (section 7)."""
+"""Published trials and logs: job training, cash incentives, e-mails, items shown (section 7)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JTPA_COVARIATES = [
     *JTPA_FEATURES, "afdc", "sex", "class_tr", "ojt_jsa", "oth_serv", "age", "married", "pbhous", "hsorged", "black",
     "hispanic", "wkless13",
 ]  # fmt: skip
-JTPA_COST = {0: 0.0, 1: 774.0}  # dollars a person, as in Kitagawa and Tetenov (2018)
+JTPA_COST = {0: 0.0, 1: 774.0}  # dollars per person, as in Kitagawa and Tetenov (2018)
 HILLSTROM_FEATURES = ["recency", "history", "mens", "womens", "zip_code", "newbie", "channel"]
 HILLSTROM_OUTCOMES = ("visit", "conversion", "spend")
 BANDIT_FEATURES = ["position", *(f"user_feature_{i}" for i in range(4))]
@@ -30,8 +30,8 @@ BANDIT_FEATURES = ["position", *(f"user_feature_{i}" for i in range(4))]
 
 def _causaldata(module: str, source: Source) -> Any:
     """The pandas frame that the package has under this name."""
-    found = import_package(f"causaldata.{module}", source.name, f"'gbpl[{source.extra}]'")
-    return found.load_pandas().data
+    loader = import_package(f"causaldata.{module}", source.name, f"'gbpl[{source.extra}]'")
+    return loader.load_pandas().data
 
 
 def _wide(values: Any) -> np.ndarray:
@@ -73,8 +73,8 @@ def thornton_hiv(source: Source, as_frame: str) -> Dataset:
             "propensity: None, to be estimated. Incentives were drawn from a bag, but nurses gave out fewer zeros than "
             "the rules had, and in two of three districts two draws were added up. The file has no district; 14 % have "
             "no incentive in villages numbered up to 100 and 37 % above, so the number of the village is a control",
-            "the result of the test (hiv2004) is no feature: the incentive is drawn when the sample is taken, before "
-            "anybody knows it; the amount (tinc) is part of the action",
+            "the result of the test (hiv2004) is not a feature: the incentive is drawn when the sample is taken, "
+            "before anybody knows it; the amount (tinc) is part of the action",
         ),
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ def jtpa(source: Source, as_frame: str, *, path: Path) -> Dataset:
     features = JTPA_COVARIATES if source.name == "jtpa_covariates" else JTPA_FEATURES
     columns = read_columns(path, [*features, "D", "earnings"])
     notes = ["propensity: by design, two of three were offered training"]
-    notes.append("cost: 774 dollars a person offered training, as in Kitagawa and Tetenov (2018)")
+    notes.append("cost: 774 dollars per person offered training, as in Kitagawa and Tetenov (2018)")
     if features is JTPA_COVARIATES:
         notes.append(
             "left out: training taken up and the survey behind the earnings, not known before the offer; the site, a "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["expected_max", "normal_rule", "piecewise_rule", "positive_part", "symmetric_normals"]
 
-CHUNK = 8_192  # rows of the inner integral at a time: its table has 67 numbers a row
+CHUNK = 8_192  # rows of the inner integral at a time: its table has 67 numbers per row
 
 
 def piecewise_rule(edges: Sequence[float]) -> tuple[Float[np.ndarray, " node"], Float[np.ndarray, " node"]]:
@@ -61,15 +61,15 @@ def expected_max(mean: Float[np.ndarray, "row action"]) -> Float[np.ndarray, " r
     than any power: with steps of 1/4 the error is below 1e-9 for a hundred actions.
     """
     t, step = np.linspace(-8.0, 8.5, 67, retstep=True)
-    found = np.empty(len(mean))
+    expected = np.empty(len(mean))
     for start in range(0, len(mean), CHUNK):
         part = mean[start : start + CHUNK]
         top = part.max(axis=1)
         below = np.ones((len(part), len(t)))  # P(max <= top + t)
         for column in part.T:
             below *= ndtr(t + (top - column)[:, None])
-        found[start : start + CHUNK] = top + t[-1] - step * (below.sum(axis=1) - below[:, [0, -1]].sum(axis=1) / 2)
-    return found
+        expected[start : start + CHUNK] = top + t[-1] - step * (below.sum(axis=1) - below[:, [0, -1]].sum(axis=1) / 2)
+    return expected
 
 
 def symmetric_normals(log2_points: int, dimension: int) -> Float[np.ndarray, "point dimension"]:

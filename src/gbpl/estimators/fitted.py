@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gbpl.certificates.certificate import (
-    Certificate,
-    CertificateSettings,
-    cross_fitted_certificate,
-    fresh_certificate,
-)
+from gbpl.certificates.certificate import Certificate, CertificateSettings
+from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate
 from gbpl.decisions.gain import GainSlope
 from gbpl.estimators.base import Policy
 from gbpl.estimators.training import AUTO_CALIBRATION, Training

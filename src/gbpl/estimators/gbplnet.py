@@ -13,21 +13,19 @@ from sklearn.utils.validation import validate_data
 from gbpl.decisions.gain import gain_slope
 from gbpl.estimators.base import check_positive
 from gbpl.estimators.fitted import FittedPolicy
-from gbpl.estimators.together import fit_together
+from gbpl.estimators.together import Request, fit_together
 from gbpl.estimators.training import Training
-from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.fitting.apply import has_last_layer
 from gbpl.fitting.config import FitConfig
 from gbpl.models.adapters import as_model
 from gbpl.models.networks import MLP
 from gbpl.nuisance.cross_fit import CrossFit
-from gbpl.nuisance.nuisances import Nuisances, check_construction
+from gbpl.nuisance.nuisances import check_construction
 from gbpl.nuisance.off_policy import overlap_of
 from gbpl.passes.fit import fit_large
 from gbpl.passes.parquet import ParquetRows
 from gbpl.passes.rows import ArrayRows, RowSource
-from gbpl.path.path import PathFit
 from gbpl.path.plan import PathSettings
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.tables.roles import Roles
@@ -207,10 +205,10 @@ class GBPLNet(FittedPolicy):
             groups=groups,
         )  # fmt: skip
         if self._learns_in_passes(feedback):
-            self._fit_in_passes(ArrayRows(feedback))
-            validate_data(self, feedback.source, skip_check_array=True)
+            training = self._fit_in_passes(ArrayRows(feedback))
         else:
-            fit_together([self], [feedback])
+            (training,) = fit_together([self.request(feedback)])
+        self.remember(training, feedback.source)
         return self
 
     def fit_parquet(
@@ -236,7 +234,7 @@ class GBPLNet(FittedPolicy):
             outcome=outcome, action=action, outcomes=outcomes, features=features, propensity=propensity, weight=weight
         )
         rows = ParquetRows(paths, roles, cost=cost, actions=self.actions)
-        self._fit_in_passes(rows)
+        self.remember(self._fit_in_passes(rows), None)
         self.encoder_ = rows.encoder
         self.n_features_in_ = rows.n_features
         return self
@@ -250,18 +248,30 @@ class GBPLNet(FittedPolicy):
         network = self.outcome_model is None or isinstance(self.outcome_model, str)
         return network and has_last_layer(self.score_model)
 
-    def _fit_in_passes(self, rows: RowSource) -> None:
-        settings = self.path_settings(len(rows.actions), self.drawn_seed())
+    def _fit_in_passes(self, rows: RowSource) -> Training:
+        settings = self.path_settings(len(rows.actions), self._drawn_seed())
         done = fit_large(
             rows, replace(settings, beside=()), folds=self.committee or 0, construction=self.pseudo_outcome,
-            corrections=self.corrections(), nuisance=self.cross_fit_settings(settings.seed),
+            corrections=self._corrections(), nuisance=self.cross_fit_settings(settings.seed),
         )  # fmt: skip
-        self.remember(done.fit, done.feedback, done.nuisances)
+        return Training(done.fit, done.feedback, done.nuisances)
 
-    def remember(self, fit: PathFit, feedback: FullFeedback, nuisances: Nuisances | None) -> None:
-        """Set everything that is learned, from a fit and the outcomes its members were weighed by."""
+    def request(self, feedback: Feedback) -> Request:
+        """The fit of some rows, with all that is random in it."""
+        seed = self._drawn_seed()
+        settings = self.path_settings(len(feedback.actions), seed)
+        folds = self.stopping_folds(feedback, seed)
+        return Request(
+            feedback, folds, settings, self.cross_fit_settings(seed), self.pseudo_outcome, self._corrections()
+        )
+
+    def remember(self, training: Training, source: Any) -> None:
+        """Set everything that is learned; `source` are the features as they were given, None for those of files."""
+        if source is not None:
+            validate_data(self, source, skip_check_array=True)  # n_features_in_, feature_names_in_
         for name in ("pseudo_outcomes_", "overlap_", "encoder_"):  # of an earlier fit
             self.__dict__.pop(name, None)
+        fit, feedback, nuisances = training.fit, training.feedback, training.nuisances
         self.actions_ = feedback.actions
         self.zeta_path_ = fit.path
         self.zeta_ = fit.path.main_zeta
@@ -273,7 +283,7 @@ class GBPLNet(FittedPolicy):
         self.gain_slope_ = None
         if fit.deviation is not None:
             self.gain_slope_ = gain_slope(fit.deviation, feedback.outcomes, feedback.weights)
-        self._training = Training(fit, feedback, nuisances)
+        self._training = training
         if nuisances is not None:
             self.pseudo_outcomes_ = feedback.outcomes
             self.overlap_ = overlap_of(nuisances, feedback.outcomes, fit.out_of_fold)
@@ -281,7 +291,7 @@ class GBPLNet(FittedPolicy):
 
     # -- settings -----------------------------------------------------------------------------------------
 
-    def drawn_seed(self) -> int:
+    def _drawn_seed(self) -> int:
         """The seed of a fit, drawn from `random_state`."""
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
@@ -307,7 +317,7 @@ class GBPLNet(FittedPolicy):
             beside=BESIDE if self.averages_models else (),
         )
 
-    def corrections(self) -> tuple[float, ...]:
+    def _corrections(self) -> tuple[float, ...]:
         """Shares of the doubly robust correction that are learned from; policies are weighed by the first."""
         if self.pseudo_outcome != "dr":
             return (1.0,)
@@ -379,7 +389,7 @@ class GBPLNet(FittedPolicy):
                 raise ValueError(f"surrogate must be 'auto', 'binary', 'gap', 'full' or a surrogate, got {name!r}")
         if chosen.n_actions != count:
             raise ValueError(
-                f"the surrogate {type(chosen).__name__} is for {chosen.n_actions} actions, but y has {count}"
-                + ("; use surrogate='full' or 'gap'" if name == "binary" else "")
+                f"the surrogate {type(chosen).__name__} is for {chosen.n_actions} actions, but y has {count}; use "
+                "surrogate='auto', or one for as many"
             )
         return chosen

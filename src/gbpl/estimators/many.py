@@ -51,7 +51,10 @@ def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]], *, 
         for policy, fitted in zip(policies, back, strict=True):
             policy.__dict__.update(fitted.__dict__)
         return list(policies)
-    fit_together(policies, [policy.read_training(**given) for policy, given in zip(policies, data, strict=True)])
+    feedback = [policy.read_training(**given) for policy, given in zip(policies, data, strict=True)]
+    requests = [policy.request(rows) for policy, rows in zip(policies, feedback, strict=True)]
+    for policy, training, rows in zip(policies, fit_together(requests), feedback, strict=True):
+        policy.remember(training, rows.source)
     return list(policies)
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils.validation import validate_data
 
+from gbpl.estimators.training import Training
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.plan import fit_plans
 from gbpl.path.grid import auto_path
@@ -20,65 +21,59 @@ from gbpl.path.plan import PathProblem, PathSettings, Table
 if TYPE_CHECKING:
     from jaxtyping import Int
 
-    from gbpl.estimators.gbplnet import GBPLNet
     from gbpl.feedback.read import Feedback
 
-__all__ = ["fit_together"]
+__all__ = ["Request", "fit_together"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Prepared:
-    """A fit that is about to begin, with all that is random in it."""
+class Request:
+    """One fit, asked for in full: rows, folds and settings; `cross_fit` and what follows are for logged feedback."""
 
-    policy: GBPLNet
     feedback: Feedback
     folds: list[Int[np.ndarray, " row"]]
     settings: PathSettings
+    cross_fit: CrossFit
+    construction: str
+    corrections: tuple[float, ...]
 
 
-def fit_together(policies: Sequence[GBPLNet], feedback: Sequence[Feedback]) -> None:
-    """Fit each policy to its own rows; those that share their settings are fitted as one stack."""
-    prepared = [_prepared(policy, own) for policy, own in zip(policies, feedback, strict=True)]
-    nuisances = _nuisances(prepared)
-    problems = [_problem(p, known) for p, known in zip(prepared, nuisances, strict=True)]
-    for p, problem, known, fit in zip(prepared, problems, nuisances, fit_paths(problems), strict=True):
-        validate_data(p.policy, p.feedback.source, skip_check_array=True)  # n_features_in_, feature_names_in_
-        p.policy.remember(fit, problem.feedback, known)
+def fit_together(requests: Sequence[Request]) -> list[Training]:
+    """Fit each request to its own rows; those that share their settings are fitted as one stack."""
+    nuisances = _nuisances(requests)
+    problems = [_problem(request, known) for request, known in zip(requests, nuisances, strict=True)]
+    return [
+        Training(fit, problem.feedback, known)
+        for fit, problem, known in zip(fit_paths(problems), problems, nuisances, strict=True)
+    ]
 
 
-def _prepared(policy: GBPLNet, feedback: Feedback) -> _Prepared:
-    seed = policy.drawn_seed()
-    settings = policy.path_settings(len(feedback.actions), seed)
-    return _Prepared(policy, feedback, policy.stopping_folds(feedback, seed), settings)
-
-
-def _nuisances(prepared: Sequence[_Prepared]) -> list[Nuisances | None]:
+def _nuisances(requests: Sequence[Request]) -> list[Nuisances | None]:
     """Models of each log, cross-fitted on the folds of its committee; None for full feedback."""
     plans = {
-        number: p.policy.cross_fit_settings(p.settings.seed).plan(
-            p.feedback, p.policy.pseudo_outcome, outer=p.folds if p.settings.committee else None
+        number: request.cross_fit.plan(
+            request.feedback, request.construction, outer=request.folds if request.settings.committee else None
         )
-        for number, p in enumerate(prepared)
-        if isinstance(p.feedback, LoggedFeedback)
+        for number, request in enumerate(requests)
+        if isinstance(request.feedback, LoggedFeedback)
     }
     done = dict(zip(plans, fit_plans(list(plans.values())), strict=True))
-    return [done.get(number) for number in range(len(prepared))]
+    return [done.get(number) for number in range(len(requests))]
 
 
-def _problem(prepared: _Prepared, nuisances: Nuisances | None) -> PathProblem:
-    policy, feedback = prepared.policy, prepared.feedback
+def _problem(request: Request, nuisances: Nuisances | None) -> PathProblem:
+    feedback, shares, construction = request.feedback, request.corrections, request.construction
     if nuisances is None:
         assert isinstance(feedback, FullFeedback)
         tables = [Table([feedback.outcomes], feedback.scale)]
-        return PathProblem(feedback, tables, prepared.folds, prepared.settings)
-    shares, construction = policy.corrections(), policy.pseudo_outcome
+        return PathProblem(feedback, tables, request.folds, request.settings)
     scores = nuisances.pseudo_outcomes(construction, correction=shares[0])
     weighing = FullFeedback(feedback.x, scores, feedback.weights, feedback.actions, feedback.groups)
     tables = [_table(nuisances, weighing, construction, share) for share in shares]
     modelled: Any = None
-    if policy.averages_models and construction == "dr" and len(tables) > 1:
+    if request.settings.beside and construction == "dr" and len(tables) > 1:
         modelled = nuisances.pseudo_outcomes("dr", correction=0.0)
-    return PathProblem(weighing, tables, prepared.folds, prepared.settings, modelled)
+    return PathProblem(weighing, tables, request.folds, request.settings, modelled)
 
 
 def _table(nuisances: Nuisances, feedback: FullFeedback, construction: str, correction: float) -> Table:

@@ -1,8 +1,7 @@
 """Saved policies: one safetensors file with the arrays, JSON in its header for the rest. No pickle, no code, no rows.
 
-The header holds a SHA-256 of everything else, so that a damaged file is told from a good one. It is no signature:
-whoever can write a file can also make its sum right, and all that is read from it is checked as if it came from a
-stranger (`gbpl.frozen.schema`).
+The header holds a SHA-256 of everything else, which shows damage. It is no signature: whoever can write a file can also
+make its checksum right, and all that is read from it is checked as if it came from a stranger (`gbpl.frozen.schema`).
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from gbpl.frozen.committee import Forests, Networks, Part
+from gbpl.frozen.committee import Part
 from gbpl.frozen.policy import NumpyPolicy
-from gbpl.frozen.schema import LABELS, NOT_SPLIT, stored_policy
+from gbpl.frozen.schema import LABELS, NOT_SPLIT, policy_arguments
+from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ class SavedPolicyError(ValueError):
     """A file that is no policy, or no longer one: the message says why and what to do."""
 
 
-def _digest(told: str, arrays: Mapping[str, Shaped[np.ndarray, "..."]]) -> str:
-    found = hashlib.sha256(told.encode())
+def _digest(text: str, arrays: Mapping[str, Shaped[np.ndarray, "..."]]) -> str:
+    digest = hashlib.sha256(text.encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
-        found.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        digest.update(f"\n{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 class SavedPolicy(NumpyPolicy):
@@ -84,21 +84,21 @@ def _plain_label(label: Any) -> Any:
     return label
 
 
-def _settings(scores: Networks | Forests) -> dict[str, Any]:
-    """What is told of a part in format 2."""
-    if isinstance(scores, Forests):
+def _settings(form: NumpyForm) -> dict[str, Any]:
+    """Settings of a part in format 2."""
+    if isinstance(form, Forests):
         return {"kind": "forests"}
-    return {"kind": "networks", "activation": scores.activation, "gain": scores.gain, "knots": scores.knots}
+    return {"kind": "networks", "activation": form.activation, "gain": form.gain, "knots": form.knots}
 
 
 def _part_arrays(part: Part) -> dict[str, Shaped[np.ndarray, "..."]]:
-    scores = part.scores
-    arrays = {"weights": part.weights, "last": scores.last}
-    if isinstance(scores, Forests):
-        threshold = np.where(np.isinf(scores.threshold), NOT_SPLIT, scores.threshold)  # all that is read is finite
-        arrays |= {"feature": scores.feature, "threshold": threshold, "value": scores.value, "forest": scores.forest}
+    form = part.form
+    arrays = {"weights": part.weights, "last": form.last}
+    if isinstance(form, Forests):
+        threshold = np.where(np.isinf(form.threshold), NOT_SPLIT, form.threshold)  # all that is read is finite
+        arrays |= {"feature": form.feature, "threshold": threshold, "value": form.value, "forest": form.forest}
     else:
-        arrays |= {f"hidden{number}": layer for number, layer in enumerate(scores.hidden)}
+        arrays |= {f"hidden{number}": layer for number, layer in enumerate(form.hidden)}
     if part.draws is not None and part.draw_member is not None:
         arrays |= {"draws": part.draws, "draw_member": part.draw_member}
     return arrays
@@ -107,17 +107,17 @@ def _part_arrays(part: Part) -> dict[str, Shaped[np.ndarray, "..."]]:
 def _content(policy: SavedPolicy) -> bytes:
     """The bytes of a policy's file."""
     parts, names = policy.parts, getattr(policy, "feature_names_in_", None)
-    first = parts[0].scores
+    first = parts[0].form
     common = {"mean": policy.mean, "scale": policy.scale}
     if len(parts) == 1 and isinstance(first, Networks) and not first.knots:
         version, arrays = 1, common | _part_arrays(parts[0])
-        told = {"activation": first.activation, "squashing": first.squashing, "gain": first.gain}
+        settings = {"activation": first.activation, "squashing": policy.squashing, "gain": first.gain}
     else:
         version, arrays = 2, common
         for number, part in enumerate(parts):
             arrays |= {f"part{number}/{name}": array for name, array in _part_arrays(part).items()}
-        told = {"parts": [_settings(part.scores) for part in parts], "squashing": first.squashing}
-    told |= {
+        settings = {"parts": [_settings(part.form) for part in parts], "squashing": policy.squashing}
+    settings |= {
         "actions": [_plain_label(label) for label in policy.actions_.tolist()],
         "features": None if names is None else [str(name) for name in names],
         "slope": None if policy.gain is None else [policy.gain.slope, policy.gain.se],
@@ -128,7 +128,7 @@ def _content(policy: SavedPolicy) -> bytes:
         "summary": policy.summary,
     }  # fmt: skip
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    text = json.dumps(told, allow_nan=False)
+    text = json.dumps(settings, allow_nan=False)
     header = {"format": version, "sha256": _digest(text, arrays), "policy": text}
     return save(arrays, metadata={KIND: json.dumps(header)})  # one key: the order of several is not kept
 
@@ -146,9 +146,9 @@ def load(path: str | Path) -> SavedPolicy:
     Raises `SavedPolicyError` for a file that is missing, damaged, of a newer format, or something else.
     """
     path = Path(path)
-    version, told, arrays = _read(path)
+    version, settings, arrays = _read(path)
     try:
-        return SavedPolicy(**stored_policy(told, arrays, version))
+        return SavedPolicy(**policy_arguments(settings, arrays, version))
     except RecursionError:
         _refuse(path, "its header is nested too deeply")
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
@@ -156,7 +156,7 @@ def load(path: str | Path) -> SavedPolicy:
 
 
 def _read(path: Path) -> tuple[int, dict[str, Any], dict[str, np.ndarray]]:
-    """The format of a file, what it tells, and its arrays."""
+    """Format, settings and arrays of a file."""
     if not path.exists():
         raise SavedPolicyError(f"there is no file {path}; policies are written by policy.save and by gbpl fit")
     if not path.is_file():
@@ -179,12 +179,12 @@ def _read(path: Path) -> tuple[int, dict[str, Any], dict[str, np.ndarray]]:
 
 def _json(path: Path, text: str) -> dict[str, Any]:
     try:
-        told = json.loads(text, parse_constant=lambda name: _refuse(path, f"{name} is no number of JSON"))
+        content = json.loads(text, parse_constant=lambda name: _refuse(path, f"{name} is no number of JSON"))
     except (ValueError, RecursionError) as error:
         _refuse(path, str(error))
-    if not isinstance(told, dict):
+    if not isinstance(content, dict):
         _refuse(path, "its header holds no table of settings")
-    return told
+    return content
 
 
 def _header(path: Path, text: str | None) -> dict[str, Any]:

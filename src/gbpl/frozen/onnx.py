@@ -1,4 +1,4 @@
-"""A policy as an ONNX file: the formulas of `saved` as one graph, for programs that run no Python (section 6)."""
+"""A policy as an ONNX file: the formulas of a frozen policy as one graph, for programs without Python (section 6)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gbpl.frozen.committee import Forests, Networks, Part
+from gbpl.frozen.committee import Part
 from gbpl.frozen.policy import NumpyPolicy
 from gbpl.models.basis import spline_basis
+from gbpl.models.numpy_form import Forests, Networks
 from gbpl.runtime.files import replacing
 from gbpl.version import __version__
 
@@ -114,25 +115,31 @@ def _forest_outputs(graph: _Graph, x: str, forests: Forests) -> str:
     return graph("Concat", *outputs, axis=0)
 
 
-def _deviation(graph: _Graph, x: str, part: Part, width: int, count: int) -> str:
+def _deviation(graph: _Graph, x: str, part: Part, squashing: str, width: int, count: int) -> str:
     """What a part of the committee adds to the uniform policy, "row action"."""
-    scores, weights = part.scores, part.weights
-    if isinstance(scores, Forests):
-        raw, weights = _forest_outputs(graph, x, scores), weights[np.argsort(scores.forest, kind="stable")]
+    form, weights = part.form, part.weights
+    if isinstance(form, Forests):
+        raw, weights = _forest_outputs(graph, x, form), weights[np.argsort(form.forest, kind="stable")]
     else:
-        raw = _network_outputs(graph, x, scores, width)
-    members = _squashed(graph, graph("Cast", raw, to=DOUBLE), scores.squashing, count)
+        raw = _network_outputs(graph, x, form, width)
+    members = _squashed(graph, graph("Cast", raw, to=DOUBLE), squashing, count)
     members = graph("Sub", members, 1.0 / count)
     return graph("ReduceSum", graph("Mul", members, weights[:, None, None]), [0], keepdims=0)
 
 
 def _squashed(graph: _Graph, raw: str, squashing: str, count: int) -> str:
     """Action probabilities of raw outputs."""
-    if squashing == "softmax":
-        return graph("Softmax", raw, axis=-1)
-    if squashing == "project":
-        return _project(graph, raw, count)
-    f = graph("Tanh", raw) if squashing == "tanh" else graph("Clip", raw, -1.0, 1.0)
+    match squashing:
+        case "softmax":
+            return graph("Softmax", raw, axis=-1)
+        case "project":
+            return _project(graph, raw, count)
+        case "tanh":
+            f = graph("Tanh", raw)
+        case "clip":
+            f = graph("Clip", raw, -1.0, 1.0)
+        case other:
+            raise ValueError(f"ONNX files know no squashing {other!r}; save the policy with policy.save instead")
     return graph("Div", graph("Add", graph("Mul", f, [-1.0, 1.0]), 1.0), 2.0)
 
 
@@ -141,7 +148,8 @@ def _graph(policy: NumpyPolicy) -> _Graph:
     # One row more, left out again at the end: in many versions of onnxruntime, TopK of no rows ends the process.
     rows = graph("Concat", "features", policy.mean[None], axis=0)
     x = graph("Cast", graph("Div", graph("Sub", rows, policy.mean), policy.scale), to=FLOAT)
-    deviation, *others = [_deviation(graph, x, part, len(policy.mean), count) for part in policy.parts]
+    parts = [_deviation(graph, x, part, policy.squashing, len(policy.mean), count) for part in policy.parts]
+    deviation, *others = parts
     for other in others:
         deviation = graph("Add", deviation, other)
     value = deviation
@@ -179,7 +187,8 @@ def to_onnx(policy: NumpyPolicy, path: str | Path) -> None:
         if not isinstance(label, str | int | float):
             raise ValueError(f"the action {label!r} is a {type(label).__name__}; use text or numbers as labels")
     names = getattr(policy, "feature_names_in_", None) if policy.encoder is None else policy.encoder.names
-    told = {"actions": policy.actions_.tolist(), "features": None if names is None else [str(name) for name in names]}
+    listed = None if names is None else [str(name) for name in names]
+    metadata = {"actions": policy.actions_.tolist(), "features": listed}
     graph, value = _graph(policy), helper.make_tensor_value_info
     whole = helper.make_graph(
         [helper.make_node(operator, inputs, outputs, **more) for operator, inputs, outputs, more in graph.steps],
@@ -190,6 +199,6 @@ def to_onnx(policy: NumpyPolicy, path: str | Path) -> None:
     )
     model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
     model.producer_name, model.producer_version = "gbpl", __version__
-    helper.set_model_props(model, {name: json.dumps(listed, allow_nan=False) for name, listed in told.items()})
+    helper.set_model_props(model, {name: json.dumps(values, allow_nan=False) for name, values in metadata.items()})
     with replacing(Path(path)) as name:
         name.write_bytes(model.SerializeToString())

@@ -13,11 +13,12 @@ from gbpl.decisions.capacity import priced_action
 from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.decisions.rules import disagreement
-from gbpl.frozen.committee import Committee, Forests, Networks, Part, project
+from gbpl.frozen.committee import Committee, Part
+from gbpl.squashing import simplex_projection
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Float
 
     from gbpl.tables.encoder import Encoder
 
@@ -28,35 +29,30 @@ class NumpyPolicy:
     """A fitted policy without its training rows; numpy is all it needs to decide.
 
     It takes what the policy was fitted to: an array or frame of features, or, where it was learned from a table with an
-    encoder, such a table. `networks` are the members with their `weights` and draws; where members of other models are
-    in the same committee, `beside` has those.
+    encoder, such a table. `parts` are the members of each model, and `squashing` takes their raw outputs to a policy.
     """
 
     def __init__(
         self,
-        networks: Networks | Forests,
+        parts: Sequence[Part],
         *,
-        weights: Float[np.ndarray, " member"],
+        squashing: str,
         mean: Float[np.ndarray, " feature"],
         scale: Float[np.ndarray, " feature"],
         actions: np.ndarray,
         feature_names: list[str] | None = None,
-        draws: Float[np.ndarray, "draw basis raw"] | None = None,
-        draw_member: Int[np.ndarray, " draw"] | None = None,
         gain: GainSlope | None = None,
         rule: Rule | None = None,
         encoder: Encoder | None = None,
         summary: Mapping[str, Any] | None = None,
-        beside: Sequence[Part] = (),
     ) -> None:
-        self.networks, self.weights, self.mean, self.scale = networks, weights, mean, scale
-        self.parts = (Part(networks, weights, draws, draw_member), *beside)
+        self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
         self.draw_count = sum(part.draw_count for part in self.parts)
         self.actions_, self.n_features_in_ = actions, len(mean)
         if feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
         self.gain = gain
-        self._committee = Committee(self.parts, mean, scale, len(actions))
+        self._committee = Committee(self.parts, squashing, mean, scale, len(actions))
         self.rule = Rule() if rule is None else rule
         self.encoder, self.summary = encoder, summary
 
@@ -71,7 +67,7 @@ class NumpyPolicy:
         more = ", ..." if len(self.actions_) > 5 else ""
         counts: Counter[str] = Counter()
         for part in self.parts:
-            counts[part.scores.noun] += len(part.weights)
+            counts[part.form.noun] += len(part.weights)
         members = ", ".join(f"{count} {noun}{'s' if count > 1 else ''}" for noun, count in counts.items())
         return f"<{type(self).__name__}: {shown}{more} from {self.n_features_in_} features, {members}>"
 
@@ -90,8 +86,8 @@ class NumpyPolicy:
             given = [str(name) for name in X.columns]
             if given != names.tolist():
                 unseen = sorted(set(names.tolist()) - set(given))
-                said = f"it has no column {unseen[0]!r}" if unseen else "its columns are in another order, or more"
-                raise ValueError(f"X must have the columns of the fit, {names.tolist()}; {said}")
+                why = f"it has no column {unseen[0]!r}" if unseen else "its columns are in another order, or more"
+                raise ValueError(f"X must have the columns of the fit, {names.tolist()}; {why}")
         try:
             x = np.asarray(X.to_numpy() if hasattr(X, "to_numpy") else X, np.float64)
         except (TypeError, ValueError):
@@ -109,8 +105,8 @@ class NumpyPolicy:
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
         """The randomized policy: a probability for each action, columns in the order of `actions_`."""
-        deviation, _ = self._committee.ask(self._features(X)[0], draws=False)
-        return project(1.0 / deviation.shape[1] + deviation)
+        deviation, _ = self._committee.apply(self._features(X)[0], draws=False)
+        return simplex_projection(1.0 / deviation.shape[1] + deviation)
 
     def predict(self, X: Any) -> np.ndarray:
         """The label of the most probable action."""
@@ -118,14 +114,14 @@ class NumpyPolicy:
 
     def action_probability(self, X: Any) -> Float[np.ndarray, "row action"]:
         """Share of posterior draws whose rule takes each action."""
-        _, taken = self._committee.ask(self._features(X)[0], draws=True)
+        _, taken = self._committee.apply(self._features(X)[0], draws=True)
         if taken is None:
             raise ValueError("this policy was saved without posterior draws; save it where it was fitted, draws=400")
         return taken / self.draw_count
 
     def expected_gain(self, X: Any) -> Float[np.ndarray, "row action"]:
         """What each action is expected to gain over the default one of the rule, in outcome units."""
-        gain = self._gain(self._committee.ask(self._features(X)[0], draws=False)[0])
+        gain = self._gain(self._committee.apply(self._features(X)[0], draws=False)[0])
         if gain is None:
             raise ValueError("this policy was fitted without a committee, so its gains are not known; fit it with one")
         return gain
@@ -139,7 +135,7 @@ class NumpyPolicy:
         if not 0.0 <= level <= 1.0:
             raise ValueError(f"defer must be in [0, 1], got {level}; try 0.5")
         x, counts = self._features(X)
-        deviation, taken = self._committee.ask(x, draws=True)
+        deviation, taken = self._committee.apply(x, draws=True)
         gain = self._gain(deviation)
         if gain is not None and any(self.rule.prices):
             number = priced_action(gain, np.array(self.rule.prices))

@@ -9,10 +9,12 @@ import numpy as np
 
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
-from gbpl.frozen.committee import ACTIVATIONS, SQUASHINGS, Forests, Networks, Part
+from gbpl.frozen.committee import Part
+from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
+from gbpl.squashing import SQUASHINGS
 from gbpl.tables.encoder import Encoder
 
-__all__ = ["LABELS", "NOT_SPLIT", "stored_policy"]
+__all__ = ["LABELS", "NOT_SPLIT", "policy_arguments"]
 
 LABELS = (str, int, float, bool)
 AXES = {"weights": 1, "mean": 1, "scale": 1, "draw_member": 1, "forest": 1, "value": 4}  # the others have three
@@ -34,34 +36,34 @@ def _number(value: Any, what: str) -> float:
     return float(value)
 
 
-def stored_policy(told: dict[str, Any], arrays: dict[str, np.ndarray], version: int) -> dict[str, Any]:
-    """The arguments of `NumpyPolicy`; raises ValueError, or what comes of a wrong type, where something is off.
+def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], version: int) -> dict[str, Any]:
+    """The arguments of `NumpyPolicy`; raises ValueError, or the error of a wrong type, where something is off.
 
     Format 1 has one part, its arrays and settings among the others. Format 2 has a list of them, `parts`, and the
     arrays of the first are called part0/weights and so on.
     """
-    actions = told["actions"]
+    actions = settings["actions"]
     _expect(isinstance(actions, list) and len(actions) >= 2, "it has fewer than two actions")
     _expect(all(type(label) in LABELS for label in actions), "an action is neither text nor a number")
     _expect(len({(type(label), label) for label in actions}) == len(actions), "two actions have the same label")
-    _expect(told["squashing"] in SQUASHINGS, f"its squashing is {told['squashing']!r:.40}")
+    _expect(settings["squashing"] in SQUASHINGS, f"its squashing is {settings['squashing']!r:.40}")
     for name, array in arrays.items():
         _check_array(name.rpartition("/")[2], array)
-    mean, scale, each = _split(told, arrays, version)
-    _expect(scale.shape == mean.shape and bool((scale > 0).all()), "its scale is not one > 0 a feature")
-    first, *beside = [_part(settings, own, told["squashing"], len(mean), len(actions)) for settings, own in each]
-    names, width = told["features"], len(mean)
+    mean, scale, each = _split(settings, arrays, version)
+    _expect(scale.shape == mean.shape and bool((scale > 0).all()), "its scale is not one number > 0 per feature")
+    squashing = settings["squashing"]
+    parts = [_part(part, own, squashing, len(mean), len(actions)) for part, own in each]
+    names, width = settings["features"], len(mean)
     if names is not None:
         fine = isinstance(names, list) and len(names) == width and all(isinstance(name, str) for name in names)
         _expect(fine, f"it does not name its {width} features")
-    encoder = None if told["encoder"] is None else Encoder.from_json(told["encoder"])
+    encoder = None if settings["encoder"] is None else Encoder.from_json(settings["encoder"])
     _expect(encoder is None or len(encoder.names) == width, "its encoder makes another number of features")
-    _expect(told["summary"] is None or isinstance(told["summary"], dict), "its summary is no table")
+    _expect(settings["summary"] is None or isinstance(settings["summary"], dict), "its summary is no table")
     return {
-        "networks": first.scores, "weights": first.weights, "mean": mean, "scale": scale,
-        "actions": _labels(actions), "feature_names": names, "draws": first.draws, "draw_member": first.draw_member,
-        "gain": _slope(told["slope"]), "rule": _rule(told["rule"], len(actions)), "encoder": encoder,
-        "summary": told["summary"], "beside": beside,
+        "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "actions": _labels(actions),
+        "feature_names": names, "gain": _slope(settings["slope"]), "rule": _rule(settings["rule"], len(actions)),
+        "encoder": encoder, "summary": settings["summary"],
     }  # fmt: skip
 
 
@@ -73,7 +75,7 @@ def _check_array(name: str, array: np.ndarray) -> None:
 
 
 def _split(
-    told: dict[str, Any], arrays: dict[str, np.ndarray], version: int
+    settings: dict[str, Any], arrays: dict[str, np.ndarray], version: int
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[dict[str, Any], dict[str, np.ndarray]]]]:
     """Mean, scale, and the settings and arrays of each part."""
     folders: dict[str, dict[str, np.ndarray]] = {"": {}}
@@ -84,30 +86,30 @@ def _split(
     mean, scale = common.pop("mean"), common.pop("scale")
     if version == 1:
         _expect(not folders, f"it holds the arrays {sorted(arrays)}")
-        settings = {"kind": "networks", "activation": told["activation"], "gain": told["gain"], "knots": 0}
-        return mean, scale, [(settings, common)]
-    parts = told["parts"]
+        part = {"kind": "networks", "activation": settings["activation"], "gain": settings["gain"], "knots": 0}
+        return mean, scale, [(part, common)]
+    parts = settings["parts"]
     _expect(isinstance(parts, list) and len(parts) > 0, "it has no members")
     numbered = [f"part{number}/" for number in range(len(parts))]
     _expect(not common and set(folders) == set(numbered), f"it holds the arrays {sorted(arrays)}")
     return mean, scale, [(part, folders[name]) for part, name in zip(parts, numbered, strict=True)]
 
 
-def _part(told: dict[str, Any], arrays: dict[str, np.ndarray], squashing: str, width: int, count: int) -> Part:
+def _part(settings: dict[str, Any], arrays: dict[str, np.ndarray], squashing: str, width: int, count: int) -> Part:
     """One part of the committee: every layer takes what the one before gives, for every member."""
     layers = sum(1 for name in arrays if name.startswith("hidden"))
-    expected = {"weights", "last", *(TREES if told["kind"] == "forests" else map("hidden{}".format, range(layers)))}
+    expected = {"weights", "last", *(TREES if settings["kind"] == "forests" else map("hidden{}".format, range(layers)))}
     _expect(set(arrays) in (expected, expected | {"draws", "draw_member"}), f"it holds the arrays {sorted(arrays)}")
     members, last = len(arrays["weights"]), arrays["last"]
     hidden = tuple(arrays[f"hidden{number}"] for number in range(layers))
-    scores: Networks | Forests
-    match told["kind"]:
+    form: NumpyForm
+    match settings["kind"]:
         case "networks":
-            scores = _networks(told, hidden, last, squashing)
-            width = width * (scores.knots - 1) if scores.knots else width
+            form = _networks(settings, hidden, last)
+            width = width * (form.knots - 1) if form.knots else width
         case "forests":
-            scores = _forests(arrays, squashing, width)
-            width = scores.value.shape[3]
+            form = _forests(arrays, width)
+            width = form.value.shape[3]
         case other:
             raise ValueError(f"its members are {other!r:.40}")
     for layer in (*hidden, last):
@@ -119,31 +121,31 @@ def _part(told: dict[str, Any], arrays: dict[str, np.ndarray], squashing: str, w
         _expect(arrays["draws"].shape[1:] == last.shape[1:], "its draws do not fit its last layer")
         owner = arrays["draw_member"]
         _expect(owner.shape == arrays["draws"].shape[:1] and _within(owner, members), "a draw has no member")
-    return Part(scores, arrays["weights"], arrays.get("draws"), arrays.get("draw_member"))
+    return Part(form, arrays["weights"], arrays.get("draws"), arrays.get("draw_member"))
 
 
 def _within(numbers: np.ndarray, count: int) -> bool:
     return bool(((numbers >= 0) & (numbers < count)).all())
 
 
-def _networks(told: dict[str, Any], hidden: tuple[np.ndarray, ...], last: np.ndarray, squashing: str) -> Networks:
-    gain, knots, activation = _number(told["gain"], "gain"), told["knots"], told["activation"]
+def _networks(settings: dict[str, Any], hidden: tuple[np.ndarray, ...], last: np.ndarray) -> Networks:
+    gain, knots, activation = _number(settings["gain"], "gain"), settings["knots"], settings["activation"]
     _expect(activation in ACTIVATIONS, f"its activation is {activation!r:.40}")
     _expect(type(knots) is int and (knots == 0 or knots in KNOTS), f"its knots are {knots!r:.40}")
-    return Networks(hidden, last, activation, squashing, gain, knots)
+    return Networks(hidden, last, activation, gain, knots)
 
 
-def _forests(arrays: dict[str, np.ndarray], squashing: str, width: int) -> Forests:
+def _forests(arrays: dict[str, np.ndarray], width: int) -> Forests:
     """Whole trees of one depth, whose nodes look at features there are."""
     feature, threshold, value, forest = (arrays[name] for name in TREES)
     depths = [depth for depth in range(1, DEEPEST + 1) if feature.shape[2] == 2**depth - 1]
     _expect(len(depths) == 1, f"trees of {feature.shape[2]} nodes are not whole, or deeper than {DEEPEST}")
-    _expect(_within(feature, width), "a node looks at a feature that there is not")
+    _expect(_within(feature, width), "a node looks at a feature that does not exist")
     _expect(threshold.shape == feature.shape, "a node has no threshold")
     _expect(value.shape[:3] == (*feature.shape[:2], feature.shape[2] + 1), "a leaf has no values")
     _expect(forest.shape == arrays["weights"].shape and _within(forest, len(feature)), "a member has no forest")
     split = np.where(threshold == NOT_SPLIT, np.float32(np.inf), threshold)
-    return Forests(feature, split, value, forest, arrays["last"], squashing)
+    return Forests(feature, split, value, forest, arrays["last"])
 
 
 def _labels(actions: list[Any]) -> np.ndarray:
@@ -154,15 +156,15 @@ def _labels(actions: list[Any]) -> np.ndarray:
     return labels
 
 
-def _slope(told: Any) -> GainSlope | None:
-    if told is None:
+def _slope(settings: Any) -> GainSlope | None:
+    if settings is None:
         return None
-    _expect(isinstance(told, list) and len(told) == 2, "its slope is not two numbers")
-    return GainSlope(_number(told[0], "slope"), _number(told[1], "its error"))
+    _expect(isinstance(settings, list) and len(settings) == 2, "its slope is not two numbers")
+    return GainSlope(_number(settings[0], "slope"), _number(settings[1], "its error"))
 
 
-def _rule(told: Any, count: int) -> Rule:
-    default, defer, prices = told["default"], _number(told["defer"], "defer"), told["prices"]
+def _rule(settings: Any, count: int) -> Rule:
+    default, defer, prices = settings["default"], _number(settings["defer"], "defer"), settings["prices"]
     _expect(type(default) is int and 0 <= default < count, f"its default action is {default!r:.40}")
     _expect(0.0 <= defer <= 1.0, f"its level of deferral is {defer}")
     _expect(isinstance(prices, list) and len(prices) in (0, count), "it does not have a price for each action")

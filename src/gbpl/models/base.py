@@ -1,4 +1,4 @@
-"""What a score model is: typed protocols, from the least a fit needs to what posteriors can use (section 6).
+"""What a score model is: typed protocols, from the least a fit needs to what posteriors and files can use (section 6).
 
 A model is a frozen object without parameters, so one object serves every member of a stack. Raw outputs are unbounded;
 the surrogate squashes them. What a model can do is a method of one of these protocols, and whoever needs more than it
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
     from gbpl.fitting.stack import StackFit, StackProblem
+    from gbpl.models.numpy_form import NumpyForm
 
-__all__ = ["FixedFeatures", "GrownModel", "LastLayerModel", "ScoreModel", "check_whole"]
+__all__ = [
+    "DenseModel", "FixedFeatures", "FrozenModel", "GrownModel", "LastLayerModel", "ScoreModel", "check_whole",
+]  # fmt: skip
 
 
 @runtime_checkable
@@ -54,6 +57,15 @@ class FixedFeatures(LastLayerModel, Protocol):
 
 
 @runtime_checkable
+class DenseModel(LastLayerModel, Protocol):
+    """Parameters are dense layers one after the other, each with a `weight` and a `bias`."""
+
+    def layer_inputs(self, params: Any, x: Float[Array, "row feature"]) -> list[Float[Array, "row input"]]:
+        """Inputs of each layer; those of the last one are `features`."""
+        ...
+
+
+@runtime_checkable
 class GrownModel(ScoreModel, Protocol):
     """A model with a part that no gradient learns: it fits its own members."""
 
@@ -62,7 +74,16 @@ class GrownModel(ScoreModel, Protocol):
         ...
 
 
+@runtime_checkable
+class FrozenModel(ScoreModel, Protocol):
+    """A model whose fitted members can be written without code, hence saved."""
+
+    def frozen(self, params: Any, n_features: int) -> NumpyForm:
+        """Members in numpy; `params` have a leading member axis, and rows have `n_features` features."""
+        ...
+
+
 def check_whole(name: str, value: Any, least: int) -> None:
-    """Refuse what is no whole number of at least `least`."""
+    """Refuse anything but a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}")

@@ -32,7 +32,7 @@ def leaf_numbers(
     trees, nodes = feature.shape
     first = nodes * np.arange(trees, dtype=np.int32)  # places in the flat arrays, which are quicker to take from
     features, thresholds = feature.ravel(), threshold.ravel()
-    found = np.empty((len(x), trees), np.int32)
+    leaves = np.empty((len(x), trees), np.int32)
     for start in range(0, len(x), ROWS):
         part = np.ascontiguousarray(x[start : start + ROWS])
         rows = (part.shape[1] * np.arange(len(part)))[:, None]
@@ -40,8 +40,8 @@ def leaf_numbers(
         for _ in range(int(nodes + 1).bit_length() - 1):
             place = node + first
             node = 2 * node + 1 + (values.take(rows + features.take(place)) > thresholds.take(place))
-        found[start : start + len(part)] = node - nodes
-    return found
+        leaves[start : start + len(part)] = node - nodes
+    return leaves
 
 
 def leaf_sums(

@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from gbpl.models.numpy_form import Networks, layer_matrix
+
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
@@ -55,14 +57,24 @@ class MLP:
         keys = jax.random.split(key, len(sizes) - 1)
         return [_dense(k, n_in, n_out) for k, (n_in, n_out) in zip(keys, itertools.pairwise(sizes), strict=True)]
 
+    def layer_inputs(
+        self, params: list[dict[str, Array]], x: Float[Array, "row feature"]
+    ) -> list[Float[Array, "row input"]]:
+        inputs = [x]
+        for layer in params[:-1]:
+            inputs.append(ACTIVATIONS[self.activation](inputs[-1] @ layer["weight"] + layer["bias"]))
+        return inputs
+
     def features(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row hidden"]:
         """Last hidden layer: the features of which the last layer is linear."""
-        for layer in params[:-1]:
-            x = ACTIVATIONS[self.activation](x @ layer["weight"] + layer["bias"])
-        return x
+        return self.layer_inputs(params, x)[-1]
 
     def apply(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
         return self.features(params, x) @ params[-1]["weight"] + params[-1]["bias"]
+
+    def frozen(self, params: list[dict[str, np.ndarray]], n_features: int) -> Networks:
+        *hidden, last = (np.asarray(layer_matrix(layer), np.float32) for layer in params)
+        return Networks(tuple(hidden), last, self.activation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +87,16 @@ class Linear:
     def features(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row hidden"]:
         return x
 
+    def layer_inputs(
+        self, params: list[dict[str, Array]], x: Float[Array, "row feature"]
+    ) -> list[Float[Array, "row input"]]:
+        return [x]
+
     def apply(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
         return self.features(params, x) @ params[-1]["weight"] + params[-1]["bias"]
+
+    def frozen(self, params: list[dict[str, np.ndarray]], n_features: int) -> Networks:
+        return Networks((), np.asarray(layer_matrix(params[-1]), np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,5 +128,17 @@ class RandomFeatures:
         frequency, phase = self.waves(x.shape[-1])  # runs while tracing: constants of the compiled function
         return math.sqrt(2.0 / self.n_features) * jnp.cos(x @ frequency + phase)
 
+    def layer_inputs(
+        self, params: list[dict[str, Array]], x: Float[Array, "row feature"]
+    ) -> list[Float[Array, "row input"]]:
+        return [self.features(params, x)]
+
     def apply(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
         return self.features(params, x) @ params[-1]["weight"] + params[-1]["bias"]
+
+    def frozen(self, params: list[dict[str, np.ndarray]], n_features: int) -> Networks:
+        last = np.asarray(layer_matrix(params[-1]), np.float32)
+        frequency, phase = self.waves(n_features)
+        layer = np.concatenate([frequency, phase[None]])[None]
+        layer = np.broadcast_to(layer, (len(last), *layer.shape[1:]))
+        return Networks((layer,), last, "cos", gain=math.sqrt(2.0 / self.n_features))

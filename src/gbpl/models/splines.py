@@ -1,4 +1,4 @@
-"""Splines: a smooth additive score, one curve a feature, for samples too small for anything richer."""
+"""Splines: a smooth additive score, one curve per feature, for samples too small for anything richer."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from gbpl.models.basis import spline_curves
 from gbpl.models.networks import Linear
+from gbpl.models.numpy_form import Networks, layer_matrix
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -38,7 +39,7 @@ class Splines:
 
     @property
     def curves(self) -> int:
-        """Basis functions a feature: the line, and one for each inner knot."""
+        """Basis functions per feature: the line, and one for each inner knot."""
         return self.knots - 1
 
     def init(self, key: Array, n_features: int, n_raw: int) -> list[dict[str, Array]]:
@@ -49,3 +50,6 @@ class Splines:
 
     def apply(self, params: list[dict[str, Array]], x: Float[Array, "row feature"]) -> Float[Array, "row raw"]:
         return self.features(params, x) @ params[-1]["weight"] + params[-1]["bias"]
+
+    def frozen(self, params: list[dict[str, np.ndarray]], n_features: int) -> Networks:
+        return Networks((), np.asarray(layer_matrix(params[-1]), np.float32), knots=int(self.knots))

@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gbpl.paper.experiments.catalog import TABLES
+from gbpl.paper.experiments.catalog import EXAMPLE, TABLES
 from gbpl.paper.experiments.open_settings import OPEN_SETTINGS
 from gbpl.paper.printing.cells import Cell, cells
 from gbpl.paper.printing.tables import number, pipe_table, signed, trial_counts, with_error
 from gbpl.paper.report_tables import cell_name, table_section
 from gbpl.paper.verdicts import verdict
 from gbpl.paper.verdicts.consistency import consistency_section
-from gbpl.paper.verdicts.posterior import EXAMPLE, PRINTED_EXAMPLE
+from gbpl.paper.verdicts.posterior import PRINTED_EXAMPLE
 from gbpl.paper.verdicts.standing import standing_section
-from gbpl.paper.verdicts.statements import judge
+from gbpl.paper.verdicts.statements import verdicts as all_verdicts
 from gbpl.paper.verdicts.verdict import WORDS, Statement, Verdict
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def report(
     """
     there = {name: records[name] for name in TABLES if name in records and len(records[name])}
     figures = figures or {}
-    verdicts = judge(there, example)
+    verdicts = all_verdicts(there, example)
     parts = ["# The paper's experiments, rerun", INTRODUCTION]
     if run.get("quick"):
         parts.append("**A quick run**: fewer trials than the paper's, so errors are large and verdicts mean little.")
@@ -80,26 +80,26 @@ def _limit(cell: Cell) -> float:
     return NEAR if cell.method.startswith("GBPLNet") else FAR
 
 
-def _share(found: Sequence[Cell], limit: float, table: str = "") -> str:
+def _share(compared: Sequence[Cell], limit: float, table: str = "") -> str:
     """How many of the numbers with this limit, of one table or all, are within it."""
-    asked = [cell for cell in found if _limit(cell) == limit and table in ("", cell.table)]
+    asked = [cell for cell in compared if _limit(cell) == limit and table in ("", cell.table)]
     return f"{sum(abs(cell.apart) <= limit for cell in asked)} of {len(asked)}" if asked else "--"
 
 
 def _summary(records: Mapping[str, Records], verdicts: Sequence[tuple[Statement, Verdict]]) -> str:
-    found = _compared(records)
+    compared = _compared(records)
     words = Counter(verdict.word for _, verdict in verdicts)
     parts = ["## Summary"]
-    if found:
+    if compared:
         parts.append(
-            f"Of the tables whose print can follow from the stated designs, {_share(found, NEAR)} GBPLNet numbers are "
-            f"within 2 combined standard errors, and {_share(found, FAR)} numbers of other methods within 3. Welfare "
-            "and regret of a row are nearly one number, so that these are not independent."
+            f"Of the tables whose print can follow from the stated designs, {_share(compared, NEAR)} GBPLNet numbers "
+            f"are within 2 combined standard errors, and {_share(compared, FAR)} numbers of other methods within 3. "
+            "Welfare and regret of a row are nearly one number, so that these are not independent."
         )
-        tables = dict.fromkeys(cell.table for cell in found)
-        rows = [[name, _share(found, NEAR, name), _share(found, FAR, name)] for name in tables]
+        tables = dict.fromkeys(cell.table for cell in compared)
+        rows = [[name, _share(compared, NEAR, name), _share(compared, FAR, name)] for name in tables]
         parts.append(pipe_table(["table", "GBPLNet within 2", "other methods within 3"], rows, "lrr"))
-    outside = sorted((cell for cell in found if abs(cell.apart) > _limit(cell)), key=lambda cell: -abs(cell.apart))
+    outside = sorted((cell for cell in compared if abs(cell.apart) > _limit(cell)), key=lambda cell: -abs(cell.apart))
     if outside:
         rows = [
             [
@@ -113,8 +113,8 @@ def _summary(records: Mapping[str, Records], verdicts: Sequence[tuple[Statement,
         ]
         heading = ["table", "case", "method", "number", "ours", "printed", "apart"]
         parts += ["Outside those limits:", pipe_table(heading, rows, "llllrrr")]
-    said = "; ".join(f"{word}: {words[word]}" for word in WORDS)
-    return "\n\n".join([*parts, f"Statements about results, by verdict: {said}."])
+    counts = "; ".join(f"{word}: {words[word]}" for word in WORDS)
+    return "\n\n".join([*parts, f"Statements about results, by verdict: {counts}."])
 
 
 def _statements(verdicts: Sequence[tuple[Statement, Verdict]]) -> str:
@@ -122,8 +122,14 @@ def _statements(verdicts: Sequence[tuple[Statement, Verdict]]) -> str:
         return "None is about the tables of this run."
     rules = (verdict.__doc__ or "").partition("\n\n")[2].strip()
     rows = [
-        [str(i), f"“{said.quote}”" if said.of_text else f"*{said.quote}*", said.where, verdict.word, verdict.why]
-        for i, (said, verdict) in enumerate(verdicts, 1)
+        [
+            str(i),
+            f"“{statement.quote}”" if statement.of_text else f"*{statement.quote}*",
+            statement.where,
+            verdict.word,
+            verdict.why,
+        ]
+        for i, (statement, verdict) in enumerate(verdicts, 1)
     ]
     return "\n\n".join(
         [
@@ -180,8 +186,8 @@ def _rerun(run: Mapping[str, Any]) -> str:
         [
             "## How to rerun",
             f"```\n{run.get('command') or 'gbpl reproduce'}\n```",
-            "`records/<table>.csv` has a line a trial, method and zeta with all digits; `tables/`, `figures/` and this "
-            "page are made from those files alone. `gbpl reproduce --help` lists how to run some tables only, or fewer "
-            "trials.",
+            "`records/<table>.csv` has one line per trial, method and zeta with all digits; `tables/`, `figures/` and "
+            "this page are made from those files alone. `gbpl reproduce --help` lists how to run some tables only, or "
+            "fewer trials.",
         ]
     )

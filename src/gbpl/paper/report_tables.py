@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["cell_name", "table_section"]
 
-WIDE = 3  # a table with more compared columns has a line a number instead of a line a row
+WIDE = 3  # a table with more compared columns has one line per number instead of one per row
 
 
 def cell_name(cell: Cell) -> list[str]:
@@ -53,8 +53,8 @@ def _method(row: Row) -> str:
 
 def _best_possible(spec: TableSpec, truths: Truths, rows: Sequence[Row]) -> list[list[str]]:
     """A last entry for each row, under its heading: the design's optimum. None at all where it is never known."""
-    found = [number(dict(truths.get((spec.name, row[0]), {})).get("optimal")) for row in rows]
-    return [["best possible welfare"], *([text] for text in found)] if set(found) - {"--"} else [[]] * (len(rows) + 1)
+    optima = [number(dict(truths.get((spec.name, row[0]), {})).get("optimal")) for row in rows]
+    return [["best possible welfare"], *([text] for text in optima)] if set(optima) - {"--"} else [[]] * (len(rows) + 1)
 
 
 def _three(cell: Cell | None) -> list[str]:
@@ -70,29 +70,29 @@ def _three(cell: Cell | None) -> list[str]:
 
 
 def _wide(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
-    """A line a row; ours, printed and apart of every column beside one another."""
-    found = {(cell.row, cell.column.name): cell for cell in cells(spec, records)}
+    """One line per row; ours, printed and apart of every column beside one another."""
+    by_name = {(cell.row, cell.column.name): cell for cell in cells(spec, records)}
     rows = table_rows(spec, records)
     lines = [[layout(spec).heading, "method", *(text for c in columns for text in (c.metric, "printed", "apart"))]]
     for row in rows:
-        numbers = [text for column in columns for text in _three(found.get((row, column.name)))]
+        numbers = [text for column in columns for text in _three(by_name.get((row, column.name)))]
         lines.append([row[0], _method(row), *numbers])
     heading, *body = [line + last for line, last in zip(lines, _best_possible(spec, truths, rows), strict=True)]
     return pipe_table(heading, body, "ll" + "rrr" * len(columns) + "r")
 
 
 def _long(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
-    """A line a number."""
-    found = [cell for cell in cells(spec, records) if cell.column in columns]
+    """One line per number."""
+    shown = [cell for cell in cells(spec, records) if cell.column in columns]
     lines = [[layout(spec).heading, "method", "number", "ours", "printed", "apart"]]
-    lines += [[cell.case, _method(cell.row), cell.column.name, *_three(cell)] for cell in found]
-    last = _best_possible(spec, truths, [cell.row for cell in found])
+    lines += [[cell.case, _method(cell.row), cell.column.name, *_three(cell)] for cell in shown]
+    last = _best_possible(spec, truths, [cell.row for cell in shown])
     heading, *body = [line + end for line, end in zip(lines, last, strict=True)]
     return pipe_table(heading, body, "lllrrrr"[: len(heading)])
 
 
 def _missing(spec: TableSpec, records: Records, columns: Sequence[Column]) -> list[str]:
-    """Which rows have trials without a number they should have; a group without points has none by right."""
+    """Which rows have trials without a number they should have; a group without points need not have one."""
     if spec.key == "group":
         return []
     rows = [
@@ -102,5 +102,5 @@ def _missing(spec: TableSpec, records: Records, columns: Sequence[Column]) -> li
     ]
     if not rows:
         return []
-    said = ", ".join(f"{name_of(row)} at {row[0]} ({count} of {trials})" for row, count, trials in rows)
-    return [f"Trials that left no {columns[0].name}, not counted above: {said}."]
+    listed = ", ".join(f"{name_of(row)} at {row[0]} ({count} of {trials})" for row, count, trials in rows)
+    return [f"Trials that left no {columns[0].name}, not counted above: {listed}."]

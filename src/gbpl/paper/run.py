@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from gbpl.datasets.openml import DataUnavailableError
-from gbpl.paper.experiments.catalog import TABLES, UCI
+from gbpl.datasets.files import DataUnavailableError
+from gbpl.paper.experiments.catalog import EXAMPLE, TABLES, UCI
 from gbpl.paper.experiments.posterior import example
 from gbpl.paper.experiments.protocol import Settings
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
@@ -35,7 +35,6 @@ from gbpl.runtime.engines import check_engine, run_tasks, task_needs
 
 __all__ = ["Block", "Run", "reproduce"]
 
-EXAMPLE = "posterior-example"
 WALL = "wall"  # of seconds.csv: what a session took, whatever ran side by side
 VARIANTS = {variant for spec in TABLES.values() for variant, _ in spec.variants}
 VARIANT_TRIALS = 25
@@ -116,7 +115,7 @@ class Run:
 
     def blocks(self) -> list[Block]:
         """Everything to compute, the default's row of a case after the paper's."""
-        found = []
+        blocks = []
         for study in self.studies:
             for case in self.cases(study):
                 for part in (PAPER_PART, DEFAULT_PART):
@@ -130,8 +129,8 @@ class Run:
                         drawing = study.draws and part == DEFAULT_PART
                         size = DRAWING_TRIALS_GPU if drawing else BLOCK_TRIALS_GPU
                     for start in range(0, count, size):
-                        found.append(Block(study.name, case, part, tuple(range(start, min(start + size, count)))))
-        return found
+                        blocks.append(Block(study.name, case, part, tuple(range(start, min(start + size, count)))))
+        return blocks
 
     def identity(self) -> dict[str, Any]:
         """What must not change between two parts of one run."""
@@ -150,34 +149,34 @@ def _check_folder(folder: Path, run: Run) -> None:
     before = json.loads(kept.read_text())
     changed = [name for name, value in run.identity().items() if before.get(name) != value]
     if changed:
-        told = ", ".join(f"{name} was {before.get(name)!r} and is {run.identity()[name]!r}" for name in changed)
-        raise ValueError(f"{folder} holds another run ({told}); give another folder with --out, or the same options")
+        why = ", ".join(f"{name} was {before.get(name)!r} and is {run.identity()[name]!r}" for name in changed)
+        raise ValueError(f"{folder} holds another run ({why}); give another folder with --out, or the same options")
 
 
 def reproduce(
     run: Run,
     folder: Path,
     *,
-    told: Callable[[float, float, str], None] = lambda done, total, what: None,
+    progress: Callable[[float, float, str], None] = lambda done, total, what: None,
     say: Callable[[str], None] = print,
 ) -> Path:
     """Compute what is missing in the folder, write everything, and return the path of the report.
 
-    `told(done, total, what)` hears of progress in units of work, `say` of what users should know.
+    `progress(done, total, what)` is called with units of work done, `say` with what users should know.
     """
-    if find_spec("matplotlib") is None:  # said before the work, not after it
+    if find_spec("matplotlib") is None:  # an error before the work, not after it
         raise ValueError("the figures need matplotlib, which is not installed: pip install 'gbpl[plot]'")
     _check_folder(folder, run)
     blocks = _with_data(run, say)
     waiting = [block for block in blocks if not all(path.exists() for path in block.paths(folder).values())]
     total = sum(block.work for block in blocks)
     done = total - sum(block.work for block in waiting)
-    told(done, total, "starting")
+    progress(done, total, "starting")
     started = time.perf_counter()
     try:
         for block in _finished(run, folder, waiting):
             done += block.work
-            told(done, total, f"{block.study} {block.case}")
+            progress(done, total, f"{block.study} {block.case}")
     finally:
         _log_seconds(folder, WALL, "", "", 0, time.perf_counter() - started)
     return _write(run, folder, blocks)
@@ -272,8 +271,8 @@ def _by_engine(run: Run, folder: Path, blocks: Sequence[Block]) -> Iterator[Bloc
     """The same blocks as tasks elsewhere, the longest first, so that no worker ends alone; they are kept here."""
     tasks = sorted(blocks, key=lambda block: -block.work)
     compute = partial(_timed, settings=replace(run.settings, device=run.platform))
-    for number, found in run_tasks(compute, tasks, engine=run.engine, **task_needs(run.platform)):  # type: ignore[arg-type]
-        yield _keep(folder, tasks[number], *found)
+    for number, computed in run_tasks(compute, tasks, engine=run.engine, **task_needs(run.platform)):  # type: ignore[arg-type]
+        yield _keep(folder, tasks[number], *computed)
 
 
 # -- what is written ----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.outcome_models import OutcomeTables
 from gbpl.path.path import PathFit
 from gbpl.path.plan import scaled_targets
-from gbpl.posterior.last_layer import gauss_newton
+from gbpl.posterior.curvature import gauss_newton
 from gbpl.runtime.pipeline import ahead, one_behind
 
 if TYPE_CHECKING:

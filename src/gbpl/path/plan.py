@@ -160,7 +160,7 @@ def plan_path(problem: PathProblem, standardizer: Standardizer | None = None) ->
     base = Member(rows, weights=feedback.weights, eta=eta * scale, prior_sd=settings.prior_sd)
     across = across_folds(base, problem.folds, seed=settings.seed)
     # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
-    inner = replace(settings.surrogate, huber=settings.surrogate.huber / scale)
+    inner = settings.surrogate.scaled(scale)
     layout = lay_out([table.grid for table in problem.tables], across, scale, settings)
     trained = rows if settings.committee else across[0].train
     weights = None if feedback.weights is None else feedback.weights[trained]

@@ -1,8 +1,8 @@
 """The loss-likelihood bootstrap: refits with random row weights (Lyddon, Holmes and Walker 2019).
 
 Each draw minimises sum_i weight_i loss_i plus the prior with weights from the exponential distribution. It needs no
-curvature and no chain, costs a fit a draw, and its spread does not depend on eta: the nonparametric rival of the
-generalized posterior and the honest check on its approximations.
+curvature and no chain, but one fit per draw, and its spread does not depend on eta: a nonparametric alternative to the
+generalized posterior, and a check on its approximations.
 """
 
 from __future__ import annotations
@@ -29,21 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bootstrap", "bootstrap_members", "fit_bootstrap"]
 
-REFITS_A_TASK = 32  # enough to fill a stack, few enough to share a hundred
-
-
-def bootstrap_members(member: Member, count: int, *, seed: int) -> list[Member]:
-    """`count` copies of a member with exponential weights on its training rows."""
-    rng = np.random.default_rng([seed, member.seed])
-    given = np.ones(len(member.train)) if member.weights is None else member.weights
-    return [
-        replace(
-            member,
-            weights=given * rng.exponential(size=len(member.train)),
-            seed=int(rng.integers(2**31)),
-        )
-        for _ in range(count)
-    ]
+REFITS_PER_TASK = 32  # enough to fill a stack, few enough to share a hundred
 
 
 class Bootstrap(MemberPosterior):
@@ -58,11 +44,25 @@ class Bootstrap(MemberPosterior):
     def sample(self, draws: int, *, seed: int) -> Any:
         if draws > self.count:
             raise PosteriorError(
-                f"the bootstrap of this member has {self.count} refits, and {draws} draws were asked for; ask for "
+                f"the bootstrap of this member has {self.count} refits, and {draws} draws were requested; request "
                 f"fewer, or refit with a larger `refits`"
             )
         chosen = np.random.default_rng(seed).permutation(self.count)[:draws]
         return jax.tree.map(lambda leaf: leaf[chosen], self.params)
+
+
+def bootstrap_members(member: Member, count: int, *, seed: int) -> list[Member]:
+    """`count` copies of a member with exponential weights on its training rows."""
+    rng = np.random.default_rng([seed, member.seed])
+    given = np.ones(len(member.train)) if member.weights is None else member.weights
+    return [
+        replace(
+            member,
+            weights=given * rng.exponential(size=len(member.train)),
+            seed=int(rng.integers(2**31)),
+        )
+        for _ in range(count)
+    ]
 
 
 def fit_bootstrap(
@@ -84,7 +84,7 @@ def fit_bootstrap(
     float32 rounding, however many workers there are.
     """
     counts = [max(1, math.ceil(refits * share - 1e-9)) for share in shares / np.sum(shares)]
-    found: dict[int, Bootstrap] = {}
+    posteriors: dict[int, Bootstrap] = {}
     for model in dict.fromkeys(problem.model for problem in problems):  # in order, each once
         own = [number for number, problem in enumerate(problems) if problem.model == model]
         stacked = [copy for i in own for copy in bootstrap_members(members[i], counts[i], seed=seed)]
@@ -94,13 +94,13 @@ def fit_bootstrap(
         else:
             platform = resolve_devices(device)[0].platform
             task = partial(refit, device=platform, progress=False)
-            params = in_chunks(task, stacked, engine=engine, size=REFITS_A_TASK, device=device, progress=progress)
+            params = in_chunks(task, stacked, engine=engine, size=REFITS_PER_TASK, device=device, progress=progress)
         ends = np.cumsum([counts[i] for i in own])
         for i, end in zip(own, ends, strict=True):
             parts = params[end - counts[i] : end]
             joined = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-            found[i] = Bootstrap(problems[i], joined, counts[i])
-    return [found[number] for number in range(len(problems))]
+            posteriors[i] = Bootstrap(problems[i], joined, counts[i])
+    return [posteriors[number] for number in range(len(problems))]
 
 
 def _refitted(

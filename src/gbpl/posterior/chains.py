@@ -1,6 +1,6 @@
 """Chains of draws: how far to trust them, and how to hand them on (appendix on posterior sampling).
 
-SGLD and NUTS share this file. Chains are a tree of arrays with leading axes (chain, draw). They are judged by what
+SGLD and NUTS share this file. Chains are a tree of arrays with leading axes (chain, draw). They are assessed by what
 the draws are used for, the log density on all rows and the raw outputs at some training rows: the weights of a
 network are not identified (hidden units may swap places), so their figures are reported but do not count.
 """
@@ -40,7 +40,7 @@ TRACED = ("x", "target", "weights", "zeta", "eta", "prior_sd", "params")
 class ChainQuality:
     """Largest split R-hat and smallest effective sample size: of the summaries, and of (up to 1000) weights.
 
-    NaN with fewer than four draws a chain.
+    NaN with fewer than four draws per chain.
     """
 
     max_rhat: float = float("nan")
@@ -49,7 +49,7 @@ class ChainQuality:
     min_ess_weights: float = float("nan")
 
     def warn_if_poor(self, remedy: str) -> None:
-        """Warn; NaN is no verdict."""
+        """Warn; NaN warns of nothing."""
         if self.max_rhat > RHAT_LIMIT or self.min_ess < ESS_LIMIT:
             warn(
                 f"the chains have not mixed, or the draws are too few: largest R-hat {self.max_rhat:.3g} (should be "
@@ -60,7 +60,7 @@ class ChainQuality:
 
 
 def require(module: str) -> Any:
-    """A module that not every machine has."""
+    """A module that may not be installed."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -69,7 +69,7 @@ def require(module: str) -> Any:
 
 
 def check_at_least(least: int, **options: int) -> None:
-    """Counts among the options of a sampler."""
+    """Refuse options of a sampler that are not whole numbers of at least `least`."""
     for name, value in options.items():
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < least:
             raise PosteriorError(f"{name} must be a whole number >= {least}, got {value!r}")
@@ -85,7 +85,7 @@ def traced(problem: Problem) -> dict[str, Any]:
 
 
 def chain_keys(seed: int, chains: int) -> Array:
-    """One key a chain; those of the first chains do not depend on how many there are."""
+    """One key per chain; those of the first chains do not depend on how many there are."""
     return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), jnp.arange(chains))
 
 

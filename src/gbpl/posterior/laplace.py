@@ -23,9 +23,9 @@ import scipy.linalg
 import scipy.sparse.linalg
 from jax.flatten_util import ravel_pytree
 
-from gbpl.models.base import ScoreModel
-from gbpl.models.networks import MLP, Linear, RandomFeatures
-from gbpl.posterior.problem import MemberPosterior, PosteriorError, Problem, flatten, unflatten
+from gbpl.models.base import DenseModel, ScoreModel
+from gbpl.posterior.gaussian import factor_sums, slices
+from gbpl.posterior.problem import GaussianPosterior, PosteriorError, Problem, flatten, unflatten
 
 try:
     from jax import enable_x64
@@ -47,10 +47,9 @@ STORE_LIMIT = 2_500_000_000  # numbers of J~ kept in memory for `full`: 10 GB
 DOUBLE_LIMIT = 20_000_000  # numbers of J~ up to which it is kept in float64
 SVD_LIMIT = 1_000  # order up to which `low_rank` takes all singular values and cuts
 COVARIANCE_LIMIT = 5_000
-BLOCK = 10_000_000  # numbers in memory at a time in passing: 80 MB
 
 
-class Laplace(MemberPosterior):
+class Laplace(GaussianPosterior):
     """Draws from N(MAP, H^-1); `rank` is for `low_rank` alone."""
 
     method: ClassVar[str] = "laplace"
@@ -74,31 +73,13 @@ class Laplace(MemberPosterior):
                 self._root = _low_rank(curve, min(rank, n_weights, n_rows))
         self._n_normals = n_weights + n_rows if dual else n_weights
 
-    def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
-        """Raw outputs of the draws in the network linearised at the MAP: g(x) + J(x) (w - MAP).
-
-        The Gauss-Newton Gaussian is the posterior of that linear model. Put through the network itself
-        (`linearized=False`) its draws leave the region where it holds, and decide next to nothing.
-        """
-        if not self.linearized:
-            return super().raw(params, x)
-        return _linearized(params, self.problem.params, x, model=self.problem.model)
-
-    def sample(self, draws: int, *, seed: int) -> Any:
-        """Parameters with a leading draw axis; the first draws do not depend on how many there are."""
-        rng = np.random.default_rng(seed)
-        vectors = np.empty((draws, len(self.mean)), np.float32)
-        for block in _slices(draws, self._n_normals):
-            vectors[block] = self.mean + self._root(rng.standard_normal((block.stop - block.start, self._n_normals)))
-        return unflatten(vectors, self._form)
-
     def covariance(self) -> Float[np.ndarray, "weight weight"]:
         """H^-1 as `sample` has it, in the order of `flatten`; for small models."""
         if len(self.mean) > COVARIANCE_LIMIT:
             size = f"{len(self.mean)} weights (the limit is {COVARIANCE_LIMIT})"
             raise PosteriorError(f"the covariance of {size} is too large to write out; use draws from sample()")
         total = np.zeros((len(self.mean),) * 2)
-        for block in _slices(self._n_normals, self._n_normals):
+        for block in slices(self._n_normals, self._n_normals):
             images = self._root(np.eye(block.stop - block.start, self._n_normals, k=block.start))
             total += images.T @ images
         return total
@@ -119,18 +100,27 @@ class Laplace(MemberPosterior):
             ratio = np.broadcast_to(root.args[0], self.mean.shape) / sd
         return -2.0 * float(np.sum(np.log(ratio))), float(np.sum(ratio**2 - 1.0))
 
+    def sample(self, draws: int, *, seed: int) -> Any:
+        """Parameters with a leading draw axis; the first draws do not depend on how many there are."""
+        rng = np.random.default_rng(seed)
+        vectors = np.empty((draws, len(self.mean)), np.float32)
+        for block in slices(draws, self._n_normals):
+            vectors[block] = self.mean + self._root(rng.standard_normal((block.stop - block.start, self._n_normals)))
+        return unflatten(vectors, self._form)
 
-def factor_sums(factor: Float[np.ndarray, "weight weight"], scale: float = 1.0) -> tuple[float, float]:
-    """log det M and tr(M^-1 - I) of M = scale^2 L L', from its lower factor L."""
-    inverse = 0.0
-    for block in _slices(len(factor), len(factor)):
-        columns = np.eye(len(factor), block.stop - block.start, k=-block.start)
-        inverse += float(np.sum(scipy.linalg.solve_triangular(factor, columns, lower=True, check_finite=False) ** 2))
-    return 2.0 * float(np.sum(np.log(scale * np.diag(factor)))), inverse / scale**2 - len(factor)
+    def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
+        """Raw outputs of the draws in the network linearised at the MAP: g(x) + J(x) (w - MAP).
+
+        The Gauss-Newton Gaussian is the posterior of that linear model. Put through the network itself
+        (`linearized=False`) its draws leave the region where it holds, and their decisions are close to random.
+        """
+        if not self.linearized:
+            return super().raw(params, x)
+        return _linearized(params, self.problem.params, x, model=self.problem.model)
 
 
 def jacobian_rows(problem: Problem) -> Float[np.ndarray, "row weight"]:
-    """J~ of the problem, rows sqrt(eta weight_i) A_i J_i, one a row of data and score."""
+    """J~ of the problem, rows sqrt(eta weight_i) A_i J_i, one for each row of data and score."""
     with enable_x64(True):
         return _Curve.of(problem).stored()
 
@@ -140,7 +130,7 @@ def _check(problem: Problem, structure: str, rank: int, n_weights: int, n_rows: 
         raise PosteriorError(f"structure must be one of {', '.join(STRUCTURES)}, got {structure!r}")
     if rank < 1:
         raise PosteriorError(f"rank must be >= 1, got {rank}; more keeps more of the curvature, 50 is the default")
-    if structure == "kron" and not isinstance(problem.model, MLP | Linear | RandomFeatures):
+    if structure == "kron" and not isinstance(problem.model, DenseModel):
         raise PosteriorError(
             f"structure 'kron' needs the dense layers of MLP, Linear or RandomFeatures, got the model "
             f"{problem.model!r}; use structure 'diag' or 'full'"
@@ -181,7 +171,7 @@ class _Curve:
     def blocks(self) -> Iterator[tuple[slice, Float[np.ndarray, "row weight"]]]:
         """J~ in blocks of rows, and where they belong."""
         n_scores = self.root.shape[1]
-        for rows in _slices(len(self.x), n_scores * self.n_weights):
+        for rows in slices(len(self.x), n_scores * self.n_weights):
             block = np.asarray(_jacobian(self.params, None, self.x[rows], self.root[rows], model=self.model))
             yield slice(rows.start * n_scores, rows.stop * n_scores), block
 
@@ -196,7 +186,7 @@ class _Curve:
     def product(self, vector: Float[np.ndarray, " weight"]) -> Float[np.ndarray, " weight"]:
         """J~' J~ v without J~."""
         vector, total = np.ravel(vector), np.zeros(self.n_weights)
-        for rows in _slices(len(self.x), 1_000):
+        for rows in slices(len(self.x), 1_000):
             total += np.asarray(_product(self.params, vector, self.x[rows], self.root[rows], model=self.model))
         return total
 
@@ -214,14 +204,14 @@ def _curvature(params: Any, x: Array, target: Array, zeta: float, *, model: Any,
 
 
 @partial(jax.jit, static_argnames="model")
-def _inputs(params: Any, x: Array, *, model: Any) -> Float[Array, "row input"]:
-    """Inputs of the last of the layers `params`, a one for its bias first, as in `flatten`."""
-    return jnp.pad(model.features(params, x), ((0, 0), (1, 0)), constant_values=1.0)
+def _inputs(params: Any, x: Array, *, model: DenseModel) -> list[Float[Array, "row input"]]:
+    """Inputs of each layer, a one for its bias first, as in `flatten`."""
+    return [jnp.pad(inputs, ((0, 0), (1, 0)), constant_values=1.0) for inputs in model.layer_inputs(params, x)]
 
 
 @partial(jax.jit, static_argnames="model")
 def _jacobian(moving: Any, fixed: Any, x: Array, root: Array, *, model: ScoreModel) -> Float[Array, "row weight"]:
-    """Rows root_i J_i in the weights `moving`, one a score; `fixed` are the layers' other weights, None if none."""
+    """Rows root_i J_i in the weights `moving`, one per score; `fixed` are the layers' other weights, or None."""
 
     def row(x_row: Array, root_row: Array) -> Array:
         def raw(part: Any) -> Array:
@@ -246,13 +236,6 @@ def _product(params: Any, vector: Array, x: Array, root: Array, *, model: ScoreM
     return pull(jax.jvp(scaled, (flat,), (vector,))[1])[0]
 
 
-def _slices(count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` things of `size` numbers each, of at most BLOCK numbers where one thing is not more."""
-    step = max(1, BLOCK // max(size, 1))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
-
-
 # A structure is a function from standard normals to deviations from the MAP; their covariance is what it keeps of H^-1.
 
 
@@ -269,7 +252,7 @@ def _primal_root(factor: np.ndarray, normals: np.ndarray) -> np.ndarray:
 
 def _dual(curve: _Curve) -> Root:
     rows, gram = curve.stored(), np.eye(curve.n_rows)
-    for columns in _slices(curve.n_weights, curve.n_rows):
+    for columns in slices(curve.n_weights, curve.n_rows):
         block = curve.prior_sd * rows[:, columns].astype(np.float64)  # a sum in float32 could drown the identity
         gram += block @ block.T
     return partial(_dual_root, rows, scipy.linalg.cholesky(gram, lower=True, overwrite_a=True), curve.prior_sd)
@@ -279,10 +262,10 @@ def _dual_root(rows: np.ndarray, factor: np.ndarray, prior_sd: float, normals: n
     """Matheron's rule: w0 - sd^2 J~' (I + sd^2 J~ J~')^-1 (J~ w0 + e), w0 a draw of the prior; nothing is p x p."""
     n_rows, n_weights = rows.shape
     draws, observed = prior_sd * normals[:, :n_weights], normals[:, n_weights:].copy()
-    for columns in _slices(n_weights, n_rows):
+    for columns in slices(n_weights, n_rows):
         observed += draws[:, columns] @ rows[:, columns].astype(np.float64).T
     solved = prior_sd**2 * scipy.linalg.cho_solve((factor, True), observed.T, check_finite=False).T
-    for columns in _slices(n_weights, n_rows):
+    for columns in slices(n_weights, n_rows):
         draws[:, columns] -= solved @ rows[:, columns].astype(np.float64)
     return draws
 
@@ -302,11 +285,11 @@ def _kronecker(curve: _Curve, weights: Float[np.ndarray, " row"] | None) -> Root
     moments = [np.zeros((len(layer["weight"]) + 1,) * 2) for layer in curve.params]
     curvatures = [np.zeros((len(layer["bias"]),) * 2) for layer in curve.params]
     ends = np.cumsum([len(curvature) for curvature in curvatures])
-    for rows in _slices(len(curve.x), curve.root.shape[1] * sum(map(len, moments + curvatures))):
+    for rows in slices(len(curve.x), curve.root.shape[1] * sum(map(len, moments + curvatures))):
         outputs = np.asarray(_jacobian(biases, kernels, curve.x[rows], curve.root[rows], model=curve.model))
+        inputs = [np.asarray(part) for part in _inputs(curve.params, curve.x[rows], model=curve.model)]
         for i, output in enumerate(np.split(outputs, ends[:-1], axis=1)):
-            inputs = np.asarray(_inputs(curve.params[: i + 1], curve.x[rows], model=curve.model))
-            moments[i] += (inputs * share[rows, None]).T @ inputs
+            moments[i] += (inputs[i] * share[rows, None]).T @ inputs[i]
             curvatures[i] += output.T @ output
     layers = []
     for moment, curvature in zip(moments, curvatures, strict=True):

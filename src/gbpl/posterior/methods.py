@@ -1,11 +1,13 @@
-"""Methods of drawing from a member's generalized posterior, one a file, one face (section 6 and its appendix)."""
+"""Methods of drawing from a member's generalized posterior, one per file (section 6 and its appendix)."""
 
 from typing import Any
 
 from gbpl.models.base import FixedFeatures, GrownModel, LastLayerModel
 from gbpl.posterior.bootstrap import Bootstrap, bootstrap_members, fit_bootstrap
+from gbpl.posterior.exact import Exact
+from gbpl.posterior.gaussian import LastLayerGaussian
 from gbpl.posterior.laplace import Laplace
-from gbpl.posterior.last_layer import Exact, LastLayer
+from gbpl.posterior.last_layer import LastLayer
 from gbpl.posterior.nuts import NUTS
 from gbpl.posterior.on_features import OnFeatures
 from gbpl.posterior.problem import MemberPosterior, PosteriorError, PosteriorWarning, Problem
@@ -23,7 +25,7 @@ def member_posterior(method: str, problem: Problem, **options: Any) -> MemberPos
             f"{type(problem.model).__name__} has no weights that a gradient moves, hence no {method!r} posterior; use "
             "method='bootstrap'"
         )
-    if isinstance(problem.model, FixedFeatures) and kind not in (Exact, LastLayer):
+    if isinstance(problem.model, FixedFeatures) and not issubclass(kind, LastLayerGaussian):
         return OnFeatures(problem, kind, **options)
     return kind(problem, **options)
 

@@ -1,7 +1,7 @@
 """Any method over a last layer alone, for models whose features are fixed once they are grown (ForestFeatures).
 
-Such a model is a linear score in features that stay as they are, so what a method does for all weights of a linear
-score, it does for all that this one has learned.
+Such a model is a linear score in features that stay as they are: what a method draws for a linear score, all its
+weights, is all that this model has learned.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.models.networks import Linear
-from gbpl.posterior.last_layer import features, last_layer, last_layer_draws
+from gbpl.posterior.curvature import features, last_layer, last_layer_draws
 from gbpl.posterior.problem import MemberPosterior, Problem
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ class OnFeatures(MemberPosterior):
         linear = replace(problem, model=Linear(), x=phi, phi=None, params=problem.params[-1:])
         self.inner = kind(linear, **options)
 
+    @property
+    def diagnostics(self) -> Mapping[str, Any]:
+        return self.inner.diagnostics
+
     def sample(self, draws: int, *, seed: int) -> Any:
         drawn = last_layer(self.inner.sample(draws, seed=seed))
         return last_layer_draws(self.problem, drawn.reshape(len(drawn), -1))
@@ -42,7 +46,3 @@ class OnFeatures(MemberPosterior):
     def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
         basis = features(self.problem.params, x, model=self.problem.model)
         return jnp.einsum("nb,dbk->dnk", basis, last_layer(params))
-
-    @property
-    def diagnostics(self) -> Mapping[str, Any]:
-        return self.inner.diagnostics

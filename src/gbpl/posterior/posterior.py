@@ -1,10 +1,10 @@
 """What a posterior over policies says: welfare, regret, action probabilities, disagreement (section 6 and appendices).
 
 `Posterior` holds the members of a committee, each with draws from one of the methods in `posterior.methods`. A draw is
-one of two things. For what a draw decides (action probabilities, disagreement, scores) it is one member's network: the
-mixture over the members. For what the policy is worth it is the committee itself, since that is the policy somebody
-will use: all members answer, to first order, to one perturbation of the targets, and are combined as the fitted policy
-combines them. Rows and draws pass in blocks, so that memory stays bounded.
+one of two things. For decisions (action probabilities, disagreement, scores) it is one member: the mixture over the
+members. For welfare it is the committee itself, since that is the policy somebody will use: all members answer, to
+first order, one perturbation of the targets, and are combined as the fitted policy combines them. Rows and draws pass
+in blocks, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gbpl.feedback.checks import check_features, check_outcomes
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
 from gbpl.posterior.chains import to_arviz
-from gbpl.posterior.problem import MemberPosterior, PosteriorError
+from gbpl.posterior.problem import JointPosterior, MemberPosterior, PosteriorError
 from gbpl.surrogates import Surrogate, project_simplex
 from gbpl.value.evaluate import check_rule
 from gbpl.value.welfare import deterministic
@@ -39,7 +39,7 @@ KINDS = ("committee", "member")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """Draws of one number and what they speak of."""
+    """Draws of one number, and what it is (`about`)."""
 
     values: Float[np.ndarray, " draw"]
     about: str
@@ -55,7 +55,7 @@ class Draws:
         return float(np.std(self.values, ddof=1))
 
     def quantile(self, probability: float) -> float:
-        """Lower quantiles of welfare serve to choose between policies with caution."""
+        """A quantile of the draws; low ones of welfare help to choose a policy with caution."""
         if not 0 < probability < 1:
             raise ValueError(f"probability must lie between 0 and 1, got {probability}")
         needed = int(np.ceil(1.0 / min(probability, 1.0 - probability)))
@@ -114,7 +114,7 @@ class Posterior:
     """A posterior over policies.
 
     `weights` are the shares of the members' posteriors in the mixture; draws are dealt to members in that proportion,
-    as evenly as their number allows. `policy_weights` are what the members count in the committee's policy
+    as evenly as their number allows. `policy_weights` are the members' weights in the committee's policy
     (`gbpl.fitting.apply.combined_policy`).
     """
 
@@ -172,7 +172,7 @@ class Posterior:
                     yield number, part, jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], params)
 
     def sample(self, draws: int | None = None, *, seed: int = 0) -> Any:
-        """Parameters with a leading draw axis, member after member; of one model, as those of several do not stack."""
+        """Parameters with a leading draw axis, member after member; for one model, as those of several do not stack."""
         models = {type(part.problem.model).__name__ for part in self.parts}
         if len({part.problem.model for part in self.parts}) > 1:
             raise PosteriorError(
@@ -193,23 +193,29 @@ class Posterior:
     def _features(self, X: Any) -> Float[np.ndarray, "row feature"]:
         return self.standardizer.apply(check_features(X))
 
+    def _joint_parts(self) -> list[JointPosterior] | None:
+        """The members' posteriors, where they can be drawn jointly."""
+        joint = [part for part in self.parts if isinstance(part, JointPosterior) and part.problem.rows is not None]
+        return joint if len(joint) == len(self.parts) else None
+
     def _kind(self, of: str | None) -> str:
         """Whether a draw is the committee or one of its members: the committee where its members can move together."""
-        joint = all(hasattr(part, "joint_sample") and part.problem.rows is not None for part in self.parts)
+        joint = self._joint_parts() is not None
         if of is None:
             return "committee" if joint else "member"
         if of not in KINDS:
             raise ValueError(f"of must be one of {', '.join(KINDS)}, got {of!r}")
         if of == "committee" and not joint:
             raise PosteriorError(
-                f"the members' {self.method!r} draws know nothing of each other, so a committee has no joint draw; use "
-                "method='last_layer' or 'exact', or of='member'"
+                f"the members' {self.method!r} draws are independent of each other, so a committee has no joint draw; "
+                "use method='last_layer' or 'exact', or of='member'"
             )
         return of
 
     def _rules(self, rule: str, of: str | None, draws: int | None, seed: int) -> Iterator[tuple[int, Any]]:
         """Chunks of draws: how many, and a function from a block of rows to their policies."""
-        if self._kind(of) == "member":
+        joint = self._joint_parts()
+        if self._kind(of) == "member" or joint is None:
             for _, part, params in self.member_draws(draws, seed=seed):
                 yield (
                     len(jax.tree.leaves(params)[0]),
@@ -219,14 +225,14 @@ class Posterior:
                 )
             return
         count = self._checked_draws(draws)
-        drawn = [part.joint_sample(count, seed=seed) for part in self.parts]  # type: ignore[attr-defined]
+        drawn = [part.joint_sample(count, seed=seed) for part in joint]
         for start in range(0, count, DRAWS_AT_A_TIME):
             chunk = slice(start, min(start + DRAWS_AT_A_TIME, count))
 
             def policies(block: Array, chunk: slice = chunk) -> Array:
                 total: Any = 0.0
-                for part, params, multiplier in zip(self.parts, drawn, self.policy_weights, strict=True):
-                    scores = part.answer(jax.tree.map(lambda leaf: leaf[chunk], params), block)  # type: ignore[attr-defined]
+                for part, params, multiplier in zip(joint, drawn, self.policy_weights, strict=True):
+                    scores = part.answer(jax.tree.map(lambda leaf: leaf[chunk], params), block)
                     total = total + _deviation(scores, multiplier, surrogate=self.surrogate)
                 return _committee(total, rule=rule)
 
@@ -291,23 +297,23 @@ class Posterior:
         return Draws(outcomes.max(axis=1).mean() - mean, f"regret of the {rule} policy on the given rows")
 
     def _per_row(self, X: Any, draws: int | None, seed: int, compute: Any) -> list[np.ndarray]:
-        """compute(member, part, params, block) for every chunk of draws, joined over rows."""
+        """compute(member, raw outputs) for every chunk of draws, joined over rows."""
         x = self._features(X)
-        found = []
+        chunks = []
         for number, part, params in self.member_draws(draws, seed=seed):
-            parts = [
+            blocks = [
                 np.asarray(compute(number, part.raw(params, jnp.asarray(block))))[:, : rows.stop - rows.start]
                 for rows, block in row_blocks(x)
             ]
-            found.append(np.concatenate(parts, axis=1))
-        return found
+            chunks.append(np.concatenate(blocks, axis=1))
+        return chunks
 
     def scores(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row score"]:
         """Scores of every draw on every row; for bands take quantiles over the first axis."""
         return np.concatenate(self._per_row(X, draws, seed, lambda _, raw: self.surrogate.scores(raw)))
 
     def action_probability(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "row action"]:
-        """Share of draws whose deterministic rule takes each action: p_D(x) in the paper, a column an action."""
+        """Share of draws whose deterministic rule takes each action: p_D(x) in the paper, one column per action."""
         x = self._features(X)
         total = np.zeros((len(x), len(self.actions)))
         count = 0
@@ -328,7 +334,7 @@ class Posterior:
     ) -> float:  # fmt: skip
         """Probability that the policy's welfare on these rows is above another's.
 
-        `than` is an action label (that action for all), or a policy: probabilities or 0/1 rows, one column an action.
+        `than` is an action label (that action for all), or a policy: probabilities or 0/1, one column per action.
         """
         mean, _, outcomes = self._sums(X, Y, rule, of, draws, seed)
         labels = self.actions.tolist()

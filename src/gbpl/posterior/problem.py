@@ -4,8 +4,7 @@ A member's generalized posterior is exp(-Phi(w)) up to a constant, with
 
     Phi(w) = eta sum_i weight_i loss(w; z_i) + |w|^2 / (2 prior_sd^2).
 
-A draw is a member: `sample` returns parameters with a leading draw axis, and whatever evaluates members evaluates
-draws.
+A draw is a member: `sample` returns parameters with a leading draw axis, and draws are applied to rows as members are.
 """
 
 from __future__ import annotations
@@ -28,11 +27,14 @@ if TYPE_CHECKING:
 
     from jaxtyping import Array, Float, Int
 
-__all__ = ["MemberPosterior", "PosteriorError", "PosteriorWarning", "Problem"]
+__all__ = [
+    "GaussianPosterior", "JointPosterior", "MemberPosterior", "PosteriorError", "PosteriorWarning", "Problem",
+    "flatten", "unflatten",
+]  # fmt: skip
 
 
 class PosteriorError(ValueError):
-    """A posterior that cannot be had as asked: the message says why and what to do."""
+    """A posterior that is not available as requested: the message says why and what to do."""
 
 
 class PosteriorWarning(UserWarning):
@@ -45,8 +47,8 @@ class Problem:
 
     `x` are the (standardised) features and `target` the targets of the member's training rows; `weights` have mean
     one, None if all are one. `params` is the MAP, a tree without member axis. `rows` are the numbers of the training
-    rows in the table the members of a committee share. `phi` are the features of the training rows where the model has
-    others for them than for new rows (`ForestFeatures`). `curvature` is the last layer's Gauss-Newton matrix where it
+    rows in the table the members of a committee share. `phi` are the features of the training rows where they
+    differ from those of new rows (`ForestFeatures`). `curvature` is the last layer's Gauss-Newton matrix where it
     is known from more rows, of which these are a sample (`gbpl.passes.fit`), scaled to as few.
     """
 
@@ -88,12 +90,21 @@ def _apply_all(params: Any, x: Array, *, model: ScoreModel) -> Float[Array, "dra
 
 
 class MemberPosterior(ABC):
-    """Draws from one member's generalized posterior; a method is a subclass in a file of its own."""
+    """Draws from one member's generalized posterior; a method is a subclass in a file of its own.
+
+    Every method has the same order: build (`__init__`), state (properties), draw (`sample`, `joint_sample`), evaluate
+    (`raw`, `answer`).
+    """
 
     method: ClassVar[str]
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
+
+    @property
+    def diagnostics(self) -> Mapping[str, Any]:
+        """Quality of the draws; empty for methods that draw exactly."""
+        return {}
 
     @abstractmethod
     def sample(self, draws: int, *, seed: int) -> Any:
@@ -103,10 +114,27 @@ class MemberPosterior(ABC):
         """Raw outputs of draws on rows; a method whose draws share their features does this faster."""
         return _apply_all(params, x, model=self.problem.model)
 
-    @property
-    def diagnostics(self) -> Mapping[str, Any]:
-        """What there is to know about the quality of the draws; empty for methods that draw exactly."""
-        return {}
+
+class JointPosterior(MemberPosterior):
+    """A method whose draws can be made jointly for all members of a committee, and answered to first order."""
+
+    @abstractmethod
+    def joint_sample(self, draws: int, *, seed: int) -> Any:
+        """Draws as in `sample`, made so that members that share rows move together."""
+
+    @abstractmethod
+    def answer(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row score"]:
+        """Scores of joint draws on rows, to first order around the MAP."""
+
+
+class GaussianPosterior(MemberPosterior):
+    """A method whose draws come from a Gaussian, so that its divergence from the prior is known."""
+
+    mean: Float[np.ndarray, " weight"]
+
+    @abstractmethod
+    def relative_precision(self) -> tuple[float, float]:
+        """log det M and tr(M^-1 - I) of M = prior_sd^2 H, H the precision of the draws: what the KL needs of H."""
 
 
 def flatten(params: Any) -> tuple[Float[np.ndarray, " weight"], Any]:

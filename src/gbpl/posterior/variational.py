@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from gbpl.posterior.last_layer import LastLayer, last_layer_draws, require_last_layer
-from gbpl.posterior.problem import MemberPosterior, PosteriorError, Problem, flatten, unflatten
+from gbpl.posterior.curvature import last_layer_draws, require_last_layer
+from gbpl.posterior.last_layer import LastLayer
+from gbpl.posterior.problem import GaussianPosterior, PosteriorError, Problem, flatten, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,85 @@ if TYPE_CHECKING:
 __all__ = ["Variational"]
 
 FAMILIES = ("mean_field", "last_layer")
+
+
+class Variational(GaussianPosterior):
+    """The best Gaussian of a family: independent weights, or the last layer with full covariance."""
+
+    method: ClassVar[str] = "variational"
+
+    def __init__(
+        self, problem: Problem, *, family: str = "mean_field", steps: int = 2000, samples: int = 4, batch: int = 512
+    ) -> None:
+        super().__init__(problem)
+        if family not in FAMILIES:
+            raise PosteriorError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
+        self.full = family == "last_layer"
+        if self.full:
+            require_last_layer(problem.model, "variational")
+            gaussian = LastLayer(problem)
+            covariance = gaussian.covariance
+            root = np.linalg.cholesky(covariance)
+            spread = np.tril(root, -1) + np.diag(np.log(np.diag(root)))
+            start = (gaussian.mean, spread)
+        else:
+            vector, self.form = flatten(problem.params)
+            start = (vector, np.full(len(vector), np.log(0.05 * problem.prior_sd)))
+        weight = np.ones(len(problem), np.float32) if problem.weights is None else problem.weights
+        (mean, spread), values = _optimise(
+            jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), start), problem.params,
+            jnp.asarray(problem.x), jnp.asarray(problem.target), jnp.asarray(weight),
+            (problem.zeta, problem.eta, problem.prior_sd), jax.random.key(problem.seed % 2**32),
+            model=problem.model, surrogate=problem.surrogate, full=self.full, steps=steps, samples=samples, batch=batch,
+        )  # fmt: skip
+        self.mean, self.spread = np.asarray(mean, np.float64), np.asarray(spread, np.float64)
+        if not (np.isfinite(self.mean).all() and np.isfinite(self.spread).all()):
+            raise PosteriorError("the variational objective diverged; try more `samples`, or method='last_layer'")
+        self.path = np.asarray(values)
+
+    @property
+    def root(self) -> Float[np.ndarray, "weight weight"]:
+        """Lower root of the covariance (a diagonal for independent weights)."""
+        if self.full:
+            return np.tril(self.spread, -1) + np.diag(np.exp(np.diag(self.spread)))
+        return np.diag(np.exp(self.spread))
+
+    def relative_precision(self) -> tuple[float, float]:
+        sd = self.problem.prior_sd
+        if self.full:
+            ratio = self.root @ self.root.T / sd**2
+            return -float(np.linalg.slogdet(ratio)[1]), float(np.sum(np.diag(ratio) - 1.0))
+        ratio = np.exp(2.0 * self.spread) / sd**2
+        return -float(np.sum(np.log(ratio))), float(np.sum(ratio - 1.0))
+
+    @property
+    def diagnostics(self) -> Mapping[str, Any]:
+        value, error = self.objective()
+        return {"objective": value, "objective_se": error}
+
+    def sample(self, draws: int, *, seed: int) -> Any:
+        noise = np.random.default_rng(seed).standard_normal((draws, len(self.mean)))
+        if not self.full:
+            return unflatten(self.mean + noise * np.exp(self.spread), self.form)
+        return last_layer_draws(self.problem, self.mean + noise @ self.root.T)
+
+    def objective(self, *, draws: int = 512, seed: int = 0) -> tuple[float, float]:
+        """J(Q) with the full loss, and its Monte Carlo standard error; the KL term is exact."""
+        problem = self.problem
+        params = self.sample(draws, seed=seed)
+        weight = 1.0 if problem.weights is None else problem.weights
+        raw = self.raw(jax.tree.map(jnp.asarray, params), jnp.asarray(problem.x))
+        values = [
+            float(problem.eta * np.sum(weight * np.asarray(
+                problem.surrogate.loss(problem.surrogate.scores(r), problem.target, problem.zeta), np.float64
+            )))
+            for r in raw
+        ]  # fmt: skip
+        sd = problem.prior_sd
+        trace = np.sum(self.root**2) if self.full else np.sum(np.exp(2 * self.spread))
+        log_det = np.sum(np.diag(self.spread)) if self.full else np.sum(self.spread)
+        kl = 0.5 * ((trace + np.sum(self.mean**2)) / sd**2 - len(self.mean)) - log_det + len(self.mean) * np.log(sd)
+        return float(np.mean(values) + kl), float(np.std(values, ddof=1) / np.sqrt(draws))
 
 
 @partial(jax.jit, static_argnames=("model", "surrogate", "full", "steps", "samples", "batch"))
@@ -83,74 +163,3 @@ def _optimise(
         step, (start, optimizer.init(start), start, jnp.zeros(())), jax.random.split(key, steps)
     )
     return average, values
-
-
-class Variational(MemberPosterior):
-    """The best Gaussian of a family: independent weights, or the last layer with full covariance."""
-
-    method: ClassVar[str] = "variational"
-
-    def __init__(
-        self, problem: Problem, *, family: str = "mean_field", steps: int = 2000, samples: int = 4, batch: int = 512
-    ) -> None:
-        super().__init__(problem)
-        if family not in FAMILIES:
-            raise PosteriorError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
-        self.full = family == "last_layer"
-        if self.full:
-            require_last_layer(problem.model, "variational")
-            gaussian = LastLayer(problem)
-            covariance = gaussian.covariance
-            root = np.linalg.cholesky(covariance)
-            spread = np.tril(root, -1) + np.diag(np.log(np.diag(root)))
-            start = (gaussian.mean, spread)
-        else:
-            vector, self.form = flatten(problem.params)
-            start = (vector, np.full(len(vector), np.log(0.05 * problem.prior_sd)))
-        weight = np.ones(len(problem), np.float32) if problem.weights is None else problem.weights
-        (mean, spread), values = _optimise(
-            jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), start), problem.params,
-            jnp.asarray(problem.x), jnp.asarray(problem.target), jnp.asarray(weight),
-            (problem.zeta, problem.eta, problem.prior_sd), jax.random.key(problem.seed % 2**32),
-            model=problem.model, surrogate=problem.surrogate, full=self.full, steps=steps, samples=samples, batch=batch,
-        )  # fmt: skip
-        self.mean, self.spread = np.asarray(mean, np.float64), np.asarray(spread, np.float64)
-        if not (np.isfinite(self.mean).all() and np.isfinite(self.spread).all()):
-            raise PosteriorError("the variational objective diverged; try more `samples`, or method='last_layer'")
-        self.path = np.asarray(values)
-
-    @property
-    def root(self) -> Float[np.ndarray, "weight weight"]:
-        """Lower root of the covariance (a diagonal for independent weights)."""
-        if self.full:
-            return np.tril(self.spread, -1) + np.diag(np.exp(np.diag(self.spread)))
-        return np.diag(np.exp(self.spread))
-
-    def sample(self, draws: int, *, seed: int) -> Any:
-        noise = np.random.default_rng(seed).standard_normal((draws, len(self.mean)))
-        if not self.full:
-            return unflatten(self.mean + noise * np.exp(self.spread), self.form)
-        return last_layer_draws(self.problem, self.mean + noise @ self.root.T)
-
-    def objective(self, *, draws: int = 512, seed: int = 0) -> tuple[float, float]:
-        """J(Q) with the full loss, and its Monte Carlo standard error; the KL term is exact."""
-        problem = self.problem
-        params = self.sample(draws, seed=seed)
-        weight = 1.0 if problem.weights is None else problem.weights
-        raw = self.raw(jax.tree.map(jnp.asarray, params), jnp.asarray(problem.x))
-        values = [
-            float(problem.eta * np.sum(weight * np.asarray(
-                problem.surrogate.loss(problem.surrogate.scores(r), problem.target, problem.zeta), np.float64
-            )))
-            for r in raw
-        ]  # fmt: skip
-        sd = problem.prior_sd
-        trace = np.sum(self.root**2) if self.full else np.sum(np.exp(2 * self.spread))
-        log_det = np.sum(np.diag(self.spread)) if self.full else np.sum(self.spread)
-        kl = 0.5 * ((trace + np.sum(self.mean**2)) / sd**2 - len(self.mean)) - log_det + len(self.mean) * np.log(sd)
-        return float(np.mean(values) + kl), float(np.std(values, ddof=1) / np.sqrt(draws))
-
-    @property
-    def diagnostics(self) -> Mapping[str, Any]:
-        value, error = self.objective()
-        return {"objective": value, "objective_se": error}

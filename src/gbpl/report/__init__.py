@@ -1,4 +1,4 @@
-"""One page that says what a study found: `render` turns a summary into a self-contained HTML document."""
+"""One page with the results of a study: `render` turns a summary into a self-contained HTML document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def render(summary: Mapping[str, Any]) -> str:
     document as UTF-8: `path.write_text(render(summary), encoding="utf-8")`.
     """
     try:
-        import jinja2  # noqa: F401 - asked for here, so that its absence is told in our words
+        import jinja2  # noqa: F401 - imported here, so that the message says what to install
     except ImportError as error:
         raise ImportError("the report needs jinja2; install it with: pip install 'gbpl[cli]'") from error
     from gbpl.report.page import document

@@ -15,30 +15,30 @@ from gbpl.report.sections import SHOWN
 __all__ = ["calibration", "certificate", "overlap", "record", "zeta"]
 
 FEEDBACK = {
-    "logged": "logged: one action and one outcome a row",
+    "logged": "logged: one action and one outcome per row",
     "full": "full: the outcome of every action is known",
 }
 
 
 def overlap(study: Study) -> dict[str, Any] | None:
-    found = study.summary.get("overlap")
-    if not found:
+    part = study.summary.get("overlap")
+    if not part:
         return None
-    edges, histogram = found.get("histogram_edges"), found.get("histogram") or []
-    names = [str(name) for name in found.get("actions") or study.names]
+    edges, histogram = part.get("histogram_edges"), part.get("histogram") or []
+    names = [str(name) for name in part.get("actions") or study.names]
     charts = []
     for a, (name, sides) in enumerate(zip(names, histogram, strict=False)):
         if edges and sides:
-            charts.append((name, bars.propensity_chart(edges, sides, found.get("clip"), study.slots.style(a), name)))
+            charts.append((name, bars.propensity_chart(edges, sides, part.get("clip"), study.slots.style(a), name)))
     return {
-        "says": words.propensity_words(found),
-        "reasons": found.get("reasons") or [],
-        "rows": [_overlap_row(found, a, name) for a, name in enumerate(names)],
+        "says": words.propensity_words(part),
+        "reasons": part.get("reasons") or [],
+        "rows": [_overlap_row(part, a, name) for a, name in enumerate(names)],
         "shown": charts[:SHOWN],
         "folded": charts[SHOWN:],
         "log": bool(edges) and edges[0] > 0.0,
-        "clip": number(found.get("clip")),
-        "facts": _overlap_facts(found),
+        "clip": number(part.get("clip")),
+        "facts": _overlap_facts(part),
         "by_clip": [
             [
                 Cell(number(row.get("clip")), row.get("clip")),
@@ -47,14 +47,14 @@ def overlap(study: Study) -> dict[str, Any] | None:
                 Cell(percent(row.get("clipped_fraction")), row.get("clipped_fraction")),
                 Cell(count(row.get("effective_size")), row.get("effective_size")),
             ]
-            for row in found.get("welfare_by_clip") or []
+            for row in part.get("welfare_by_clip") or []
         ],
     }
 
 
-def _overlap_row(found: dict[str, Any], a: int, name: str) -> list[Cell]:
+def _overlap_row(part: dict[str, Any], a: int, name: str) -> list[Cell]:
     def entry(key: str) -> float | None:
-        values: Sequence[float | None] = found.get(key) or []
+        values: Sequence[float | None] = part.get(key) or []
         return values[a] if a < len(values) else None
 
     return [
@@ -66,13 +66,13 @@ def _overlap_row(found: dict[str, Any], a: int, name: str) -> list[Cell]:
     ]
 
 
-def _overlap_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+def _overlap_facts(part: dict[str, Any]) -> list[tuple[str, str]]:
     return [
-        ("Rows with a clipped propensity", percent(found.get("clipped_fraction"))),
-        ("Rows outside common support", percent(found.get("outside_support"))),
-        ("Rows after weighting (effective size)", count(found.get("effective_size"))),
-        ("Largest difference between two actions' scores in a row", number(found.get("largest"))),
-        ("99 of 100 rows have at most", number(found.get("quantile_99"))),
+        ("Rows with a clipped propensity", percent(part.get("clipped_fraction"))),
+        ("Rows outside common support", percent(part.get("outside_support"))),
+        ("Rows after weighting (effective size)", count(part.get("effective_size"))),
+        ("Largest difference between two actions' scores in a row", number(part.get("largest"))),
+        ("99 of 100 rows have at most", number(part.get("quantile_99"))),
     ]
 
 
@@ -104,7 +104,7 @@ def zeta(study: Study) -> dict[str, Any] | None:
 
 
 def _two_digits(value: float) -> str:
-    """Short enough for the axis of a phone; what a zeta is to the third digit matters to nobody."""
+    """Short enough for an axis on a phone; the third digit of a zeta does not matter."""
     return number(float(f"{value:.1e}"))
 
 
@@ -115,16 +115,16 @@ def _correction(share: float | None) -> str:
 
 
 def calibration(study: Study) -> dict[str, Any] | None:
-    found = study.summary.get("calibration")
-    if not found:
+    part = study.summary.get("calibration")
+    if not part:
         return None
     groups = [
-        group for group in found.get("groups") or []
+        group for group in part.get("groups") or []
         if all(group.get(key) is not None for key in ("expected", "estimate", "se"))
     ]  # fmt: skip
     inside = sum(abs(group["expected"] - group["estimate"]) <= reach(LEVEL) * group["se"] for group in groups)
     values = {"inside": count(inside), "groups": count(len(groups)), "level": percent(LEVEL)}
-    coverage = found.get("coverage")
+    coverage = part.get("coverage")
     return {
         "says": Sentence(words.PATTERNS["groups"], values) if groups else None,
         "chart": points.groups_chart(groups, LEVEL) if groups else None,
@@ -138,28 +138,28 @@ def calibration(study: Study) -> dict[str, Any] | None:
             for group in groups
         ],
         "groups": groups,
-        "eta": words.calibration_words(found, number(found.get("eta"))),
-        "coverage": points.coverage_chart(coverage, found.get("eta")) if coverage else None,
+        "eta": words.calibration_words(part, number(part.get("eta"))),
+        "coverage": points.coverage_chart(coverage, part.get("eta")) if coverage else None,
         "wanted": percent((coverage or {}).get("level")),
     }
 
 
 def certificate(study: Study) -> dict[str, Any] | None:
-    found = study.summary.get("certificate")
-    if not found or found.get("lower") is None:
+    part = study.summary.get("certificate")
+    if not part or part.get("lower") is None:
         return None
-    places, failure = study.places, found.get("failure_probability")
-    lower, single = found["lower"], found.get("best_action_lower")
+    places, failure = study.places, part.get("failure_probability")
+    lower, single = part["lower"], part.get("best_action_lower")
     values = {
         "sure": percent(None if failure is None else 1.0 - failure),
         "lower": number(lower, places),
-        "best": study.called(found.get("best_action")),
+        "best": study.called(part.get("best_action")),
         "single": number(single, places),
     }
     pattern = (
-        "With a probability of at least {sure}, policies drawn from the posterior are worth {lower:b} a row or more."
+        "With a probability of at least {sure}, policies drawn from the posterior are worth {lower:b} per row or more."
     )
-    if found.get("certified") is False:
+    if part.get("certified") is False:
         pattern = "As a guide only, not certified: " + pattern[0].lower() + pattern[1:]
     if single is not None:
         pattern += (
@@ -169,15 +169,15 @@ def certificate(study: Study) -> dict[str, Any] | None:
         )  # fmt: skip
     facts = [
         ("Worth at least", values["lower"]),
-        ("Estimate on the same rows", number(found.get("estimate"), places)),
+        ("Estimate on the same rows", number(part.get("estimate"), places)),
         (f"Everybody gets {values['best']}: worth at least", values["single"]),
         ("Probability that the bound holds, at least", values["sure"]),
     ]
     return {
         "says": Sentence(pattern, values),
         "facts": facts,
-        "caveats": found.get("caveats") or [],
-        "text": found.get("text"),
+        "caveats": part.get("caveats") or [],
+        "text": part.get("text"),
     }
 
 

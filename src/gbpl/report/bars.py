@@ -1,6 +1,6 @@
 """Bars: who gets what, how split the posterior is, how likely the log was to take each action.
 
-Actions have colours that are told apart with any kind of colour vision, and a pattern each for print and for the rest.
+Actions have colours that differ for any kind of colour vision, and their own patterns for print.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PATTERNS = (  # what is cut out of the colour of each slot, on a tile of 8 pixel
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Actions as charts tell them apart: `members[s]` are the columns in slot s, `labels[s]` its name."""
+    """Actions as charts show them: `members[s]` are the columns in slot s, `labels[s]` its name."""
 
     labels: tuple[str, ...]
     members: tuple[tuple[int, ...], ...]
@@ -50,7 +50,7 @@ class Slots:
         )
 
     def gather(self, values: Sequence[float | None]) -> list[float]:
-        """One number an action to one a slot."""
+        """One number per action to one per slot."""
         return [sum(values[a] or 0.0 for a in members if a < len(values)) for members in self.members]
 
     def style(self, action: int) -> int:
@@ -81,7 +81,7 @@ def swatch(slot: int) -> Tag:
 
 
 def share_bar(shares: Sequence[float], slots: Slots, label: str, height: int = 16) -> Tag:
-    """One bar of the whole width, parted by share."""
+    """One bar of the whole width, divided by share."""
     marks: list[Child] = []
     before = 0.0
     for slot, share in enumerate(shares):

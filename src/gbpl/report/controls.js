@@ -85,7 +85,7 @@ function fill(pattern, values) {
 }
 
 const say = (id, key, values) => byId(id)?.replaceChildren(...fill(figures.patterns[key], { ...figures.names, ...values }));
-const said = (key, values) => fill(figures.patterns[key], { ...figures.names, ...values }).map((n) => n.textContent).join("");
+const sentence = (key, values) => fill(figures.patterns[key], { ...figures.names, ...values }).map((n) => n.textContent).join("");
 const show = (key, text) => all(`[data-show="${key}"]`).forEach((node) => { node.textContent = text; });
 const money = (value) => number(value, figures.places);
 const ends = (low, high) => (known(low) ? `${money(low)} to ${money(high)}` : UNKNOWN);
@@ -150,9 +150,9 @@ function showCharts({ estimate, low, high, rows, other }) {
   if (density && figures.curve && known(low)) {
     const x = other ? movedCurve(other) : figures.curve.x;
     const words = { value: money(estimate), low: money(low), high: money(high), level: level() };
-    drawDensity(density, { x, height: figures.curve.height }, estimate, low, high, said("density_label", words));
+    drawDensity(density, { x, height: figures.curve.height }, estimate, low, high, sentence("density_label", words));
   }
-  if (byId("forest")) drawForest(byId("forest"), rows, figures.places, said("forest_label", { level: level() }));
+  if (byId("forest")) drawForest(byId("forest"), rows, figures.places, sentence("forest_label", { level: level() }));
   drawErrorBars(state.level);
 }
 
@@ -165,8 +165,8 @@ function showDeferral() {
   const entry = state.deferral;
   if (!entry) return;
   const wide = reach(state.level);
-  const told = known(entry.welfare) && known(entry.se);
-  const [low, high] = told ? [entry.welfare - wide * entry.se, entry.welfare + wide * entry.se] : [null, null];
+  const hasError = known(entry.welfare) && known(entry.se);
+  const [low, high] = hasError ? [entry.welfare - wide * entry.se, entry.welfare + wide * entry.se] : [null, null];
   const rows = known(figures.rows) ? figures.rows * entry.share : null;
   const values = {
     threshold: number(entry.level, 2), count: count(rows), rows: count(figures.rows), share: percent(entry.share),
@@ -230,7 +230,7 @@ function redraw() {
 
 function speak(now) {
   if (!now.best) return;
-  byId("spoken").textContent = said("spoken", {
+  byId("spoken").textContent = sentence("spoken", {
     level: level(), value: money(now.estimate), low: money(now.low), high: money(now.high),
     best: figures.labels[now.best.action], gain: money(now.best.gain), gain_low: money(now.best.low),
     gain_high: money(now.best.high), chance: chance(now.best.chance),

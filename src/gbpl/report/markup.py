@@ -39,10 +39,10 @@ class Sentence:
 
     def _parts(self) -> Iterator[tuple[str, str]]:
         end = 0
-        for found in PLACE.finditer(self.pattern):
-            yield "", self.pattern[end : found.start()]
-            yield {"name": "bdi", "b": "b", None: ""}[found[2]], self.values[found[1]]
-            end = found.end()
+        for place in PLACE.finditer(self.pattern):
+            yield "", self.pattern[end : place.start()]
+            yield {"name": "bdi", "b": "b", None: ""}[place[2]], self.values[place[1]]
+            end = place.end()
         yield "", self.pattern[end:]
 
     def __html__(self) -> str:

@@ -18,7 +18,7 @@ __all__ = [
 UNKNOWN = "–"  # noqa: RUF001 - an en dash in a table cell
 MINUS = "\u2212"
 SPACE = "\u00a0"  # no line break between a number and its sign
-DIGITS = 4  # significant digits where nothing tells the error
+DIGITS = 4  # significant digits where the error is not known
 LARGEST = 1e15  # from here on all digits would be noise: powers of ten
 MOST_PLACES = 10
 _EXACT = Context(prec=400)  # enough for every float to be rounded as it is, not as it prints

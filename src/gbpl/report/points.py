@@ -156,10 +156,10 @@ def groups_chart(groups: Sequence[dict[str, Any]], level: float) -> Tag:
         x = across.across(group["expected"])
         marks.append(_error_bar(x, group["estimate"], group["se"], up, HEIGHT, level))
         marks.append(tag("circle", cx=x, cy=up.down(group["estimate"], HEIGHT), r=5, class_="point"))
-    said = "; ".join(f"expected {number(g['expected'])}, estimated {number(g['estimate'])}" for g in groups)
+    parts = "; ".join(f"expected {number(g['expected'])}, estimated {number(g['estimate'])}" for g in groups)
     return figure(
         *marks,
-        label=f"Gain by group: {said}.",
+        label=f"Gain by group: {parts}.",
         height=HEIGHT,
         below=42.0,
         above=30.0,
@@ -210,5 +210,7 @@ def coverage_chart(coverage: dict[str, Any], eta: float | None) -> Tag | None:
     if eta is not None and across.low <= eta <= across.high:
         marks.append(segment(across.across(eta), 0.0, across.across(eta), height, "estimate"))
     marks.append(text("eta →", "100%", height + 32.0, anchor="end", class_="tick"))
-    said = "; ".join(f"{percent(c)} at {number(e)}" for e, c in sorted(pairs))
-    return figure(*marks, label=f"Coverage by eta: {said}.", height=height, below=40.0, above=30.0, left=room, right=14)
+    parts = "; ".join(f"{percent(c)} at {number(e)}" for e, c in sorted(pairs))
+    return figure(
+        *marks, label=f"Coverage by eta: {parts}.", height=height, below=40.0, above=30.0, left=room, right=14
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 from gbpl.report.bars import Slots
 from gbpl.report.numbers import decimal_places, interval
 from gbpl.report.svg import shorten
+from gbpl.runtime.json import plain
 
 __all__ = ["FORMAT", "LEVEL", "Study", "read"]
 
@@ -81,15 +81,15 @@ def read(summary: Mapping[str, Any]) -> Study:
             f"the summary's format must be {FORMAT}, got {summary.get('format')!r}; "
             "render it with the version of gbpl that wrote it"
         )
-    plain = dict.fromkeys(PARTS) | _clean(summary)
-    data = dict.fromkeys(DATA) | (plain["data"] or {})
-    actions, welfare = plain["actions"] or [], plain["welfare"] or {}
-    alternatives = plain["alternatives"] or []
-    place = plain["default"]
+    parts = dict.fromkeys(PARTS) | plain(summary, text=lambda text: NOT_TEXT.sub("\ufffd", text))
+    data = dict.fromkeys(DATA) | (parts["data"] or {})
+    actions, welfare = parts["actions"] or [], parts["welfare"] or {}
+    alternatives = parts["alternatives"] or []
+    place = parts["default"]
     names = [_name(action.get("label"), data["action"]) for action in actions]
     default = names[place] if isinstance(place, int) and 0 <= place < len(names) else "the default action"
     return Study(
-        summary=plain,
+        summary=parts,
         data=data,
         actions=actions,
         welfare=welfare,
@@ -113,22 +113,9 @@ def _name(label: Any, column: Any) -> str:
 
 def _places(welfare: Mapping[str, Any], alternatives: list[dict[str, Any]]) -> int | None:
     """Decimals by the smallest error that is read closely: the policy's and that of its gain over the best action."""
-    found = [decimal_places(welfare.get("se"))]
-    found += [decimal_places(item.get("gain_se")) for item in alternatives if item.get("best")]
-    known = [places for places in found if places is not None]
+    candidates = [decimal_places(welfare.get("se"))]
+    candidates += [decimal_places(item.get("gain_se")) for item in alternatives if item.get("best")]
+    known = [places for places in candidates if places is not None]
     if not known:
         return None
     return min(max(known), known[0] + 1)
-
-
-def _clean(value: Any) -> Any:
-    """Plain values, None for what is not a number, and text that a page can hold."""
-    if isinstance(value, Mapping):
-        return {_clean(str(key)): _clean(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_clean(item) for item in value]
-    if isinstance(value, str):
-        return NOT_TEXT.sub("\ufffd", value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value

@@ -24,14 +24,14 @@ WIDEST_TREE = 96  # letters that a desk has room for side by side
 def decision(study: Study) -> dict[str, Any]:
     """The paragraph and the figures under it."""
     estimate = study.welfare.get("estimate")
-    worth = "worth_unknown" if estimate is None else "worth_net" if study.welfare.get("net_of_cost") else "worth"
-    said = {"outcome": study.outcome, "value": number(estimate, study.places), **span(study.interval(), study.places)}
+    pattern = "worth_unknown" if estimate is None else "worth_net" if study.welfare.get("net_of_cost") else "worth"
+    values = {"outcome": study.outcome, "value": number(estimate, study.places), **span(study.interval(), study.places)}
     key, badge, gain = _verdict(study)
     return {
         "given": words.given(study.actions, study.names),
         "limited": words.limited(study.actions, study.names),
-        "worth": Sentence(words.PATTERNS[worth], said),
-        "said": said,
+        "worth": Sentence(words.PATTERNS[pattern], values),
+        "numbers": values,
         "verdict": Sentence(words.PATTERNS[key], gain),
         "verdict_gain": Sentence(words.PATTERNS[f"{key}_gain"], gain),
         "gain": gain,
@@ -182,19 +182,19 @@ def _feature(study: Study, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def disagreement(study: Study) -> dict[str, Any] | None:
-    found = study.summary.get("disagreement") or {}
-    curve = [e for e in found.get("curve") or [] if e.get("level") is not None and e.get("share") is not None]
-    level = found.get("level")
+    part = study.summary.get("disagreement") or {}
+    curve = [e for e in part.get("curve") or [] if e.get("level") is not None and e.get("share") is not None]
+    level = part.get("level")
     if not curve or level is None:
         return None
     chosen = min(range(len(curve)), key=lambda i: abs(curve[i]["level"] - level))
     entry = curve[chosen]
     total = study.data.get("rows")
-    shown = found.get("edges") and found.get("counts") and len(found["edges"]) > 1
+    shown = part.get("edges") and part.get("counts") and len(part["edges"]) > 1
     drawn = [e for e in curve if e.get("welfare") is not None]
     histogram = None
     if shown:
-        histogram = bars.disagreement_chart(found["edges"], found["counts"], study.slots, entry["level"])
+        histogram = bars.disagreement_chart(part["edges"], part["counts"], study.slots, entry["level"])
     return {
         "review": review_words(entry, total),
         "says": deferral_words(study, entry),
@@ -228,14 +228,14 @@ def review_words(entry: dict[str, Any], total: float | None) -> Sentence:
 
 
 def deferral_words(study: Study, entry: dict[str, Any]) -> Sentence:
-    worth, se, places, total = entry.get("welfare"), entry.get("se"), study.places, study.data.get("rows")
-    ends = None if worth is None or se is None else (worth - reach(LEVEL) * se, worth + reach(LEVEL) * se)
+    welfare, se, places, total = entry.get("welfare"), entry.get("se"), study.places, study.data.get("rows")
+    ends = None if welfare is None or se is None else (welfare - reach(LEVEL) * se, welfare + reach(LEVEL) * se)
     values = {
         "threshold": number(entry["level"], 2),
         "count": count(None if total is None else total * entry["share"]),
         "share": percent(entry["share"]),
         "default": study.default,
-        "welfare": number(worth, places),
+        "welfare": number(welfare, places),
         **span(ends, places),
     }
     return Sentence(words.PATTERNS["defer"], values)

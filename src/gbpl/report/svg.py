@@ -67,8 +67,8 @@ def _round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:
 
 def fit(values: Iterable[float | None], *, zero: bool = False, padding: float = PADDING) -> Scale:
     """A scale with a little room around the values, and around zero where that must be on it."""
-    found = [value for value in values if value is not None] + ([0.0] if zero else [])
-    low, high = (min(found), max(found)) if found else (0.0, 1.0)
+    known = [value for value in values if value is not None] + ([0.0] if zero else [])
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
     alike = high - low < 1e-9 * max(abs(low), abs(high), 1e-300)
     room = (0.5 * abs(high) or 0.5) if alike else padding * (high - low)
     return Scale(low - room, high + room)
@@ -130,7 +130,7 @@ def figure(
 def shorten(name: str, width: int) -> str:
     """A name on one line of about `width` letters; the middle of a long one is left out.
 
-    What tells names apart is at their ends. Wide letters (Chinese, most emoji) count as two.
+    Names differ mostly at their ends. Wide letters (Chinese, most emoji) count as two.
     """
     name = " ".join(name.split())
     if _width(name) <= width:

@@ -1,7 +1,7 @@
 """The sentences of the report; those that follow the controls go to the page as patterns, so each is written once.
 
-A chance is put in words by `VERDICTS`: what is at least 0.975 sure is called clear, at least 0.9 likely, and the rest
-is not settled, or the other way round.
+`VERDICTS` puts a chance into words: at least 0.975 is clear, at least 0.9 is likely, and the rest is not settled, or
+the other way round.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ VERDICTS = (  # from this chance on: key of the pattern, words of the badge
 LEAST = 0.005  # importance of a feature worth naming
 _BETTER = "{level} interval {low} to {high}; chance that it is better: {chance:b}"
 PATTERNS = {
-    "worth": "Under it, the mean of {outcome:name} is {value:b} a row ({level} interval {low} to {high}).",
-    "worth_net": "Under it, the mean of {outcome:name} less costs is {value:b} a row "
+    "worth": "Under it, the mean of {outcome:name} is {value:b} per row ({level} interval {low} to {high}).",
+    "worth_net": "Under it, the mean of {outcome:name} less costs is {value:b} per row "
     "({level} interval {low} to {high}).",
     "worth_unknown": "What the policy is worth is not known.",
     "clear": "The policy clearly beats giving everybody {best:name}",
     "likely": "The policy probably beats giving everybody {best:name}, with some doubt left",
-    "unsettled": "The data do not tell whether the policy beats giving everybody {best:name}",
+    "unsettled": "The data do not show whether the policy beats giving everybody {best:name}",
     "unlikely": "The policy is probably no better than giving everybody {best:name}",
     "same": "This is the same as giving everybody {best:name}",
     "unknown": "What the policy gains over the best single action is not known",
-    "clear_gain": f": it gains {{gain:b}} a row ({_BETTER}).",
-    "likely_gain": f": it gains {{gain:b}} a row ({_BETTER}).",
-    "unsettled_gain": f": the estimated gain is {{gain:b}} a row ({_BETTER}).",
-    "unlikely_gain": f": the estimated gain is {{gain:b}} a row ({_BETTER}).",
+    "clear_gain": f": it gains {{gain:b}} per row ({_BETTER}).",
+    "likely_gain": f": it gains {{gain:b}} per row ({_BETTER}).",
+    "unsettled_gain": f": the estimated gain is {{gain:b}} per row ({_BETTER}).",
+    "unlikely_gain": f": the estimated gain is {{gain:b}} per row ({_BETTER}).",
     "same_gain": ", so there is nothing to gain over it.",
     "unknown_gain": ".",
     "review": "{count:b} of {rows} rows ({share}) are close calls, with a disagreement above {threshold}: "
     "have a person look at them.",
     "review_none": "No row has a disagreement above {threshold}: there are no close calls to look at.",
-    "welfare": "The policy is worth {value:b} a row; the {level} interval runs from {low:b} to {high:b}.",
-    "alternatives": "The best single action is {best:name}, worth {best_value:b} a row if everybody gets it. "
+    "welfare": "The policy is worth {value:b} per row; the {level} interval runs from {low:b} to {high:b}.",
+    "alternatives": "The best single action is {best:name}, worth {best_value:b} per row if everybody gets it. "
     "The policy is worth {value:b}: a gain of {gain:b} ({level} interval {low} to {high}).",
     "alternatives_unknown": "The alternatives cannot be compared: their values are not known.",
     "defer": "At a disagreement above {threshold:b}, {count:b} rows ({share}) go to a person. If all of these got "
-    "{default:name} instead, the policy would be worth {welfare:b} a row ({level} interval {low} to {high}).",
-    "groups": "In {inside:b} of {groups:b} groups, the {level} interval of what was gained holds what was expected.",
+    "{default:name} instead, the policy would be worth {welfare:b} per row ({level} interval {low} to {high}).",
+    "groups": "In {inside:b} of {groups:b} groups, the {level} interval of the gain contains the expected gain.",
     "density_label": "Curve of plausible values of what the policy is worth: estimate {value}, {level} interval "
     "{low} to {high}.",
     "forest_label": "What the policy gains over each alternative, with {level} intervals, around a line at zero. "
@@ -123,7 +123,7 @@ def tree_words(tree: dict[str, Any] | None) -> Sentence:
         return Sentence("There is no small tree of this policy.")
     fidelity = tree.get("fidelity")
     if fidelity is None:
-        return Sentence("All rows get one action, so there is nothing for a tree to part.")
+        return Sentence("All rows get the same action, so there is nothing for a tree to split.")
     trust = (
         "It can stand in for the policy in conversation." if fidelity >= 0.9
         else "It is a sketch: use the policy itself to decide." if fidelity >= 0.7
@@ -167,5 +167,5 @@ def calibration_words(calibration: dict[str, Any], eta: str) -> Sentence:
     if calibration.get("eta") is None:
         pattern = "The loss scale eta, which sets the spread of the posterior, was not calibrated"
         return Sentence(f"{pattern}: {{note:name}}." if note else f"{pattern}.", {"note": note})
-    told = note if note.startswith("eta ") else f"eta {eta}, {note}" if note else f"eta {eta}"
-    return Sentence("The spread of the posterior is set by the loss scale: {told:name}.", {"told": told})
+    choice = note if note.startswith("eta ") else f"eta {eta}, {note}" if note else f"eta {eta}"
+    return Sentence("The spread of the posterior is set by the loss scale: {choice:name}.", {"choice": choice})

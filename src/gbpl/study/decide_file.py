@@ -1,7 +1,7 @@
 """Decisions for a file of any size: batch by batch in, batch by batch out, in bounded memory.
 
-By a Ray cluster, Parquet is cut into pieces at batches' ends, so that every batch, and with it every digit, is that of
-one reader; each piece becomes a file of its own in a folder.
+On a Ray cluster, Parquet is cut into pieces at the ends of batches, so that every batch, and with it every digit, is
+the same as with one reader; each piece becomes a file of its own in a folder.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["Decided", "decide_dataset", "decide_file"]
 
 ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
-BATCHES_A_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
+BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
 
 
 @dataclass(slots=True)
 class Decided:
     """What was decided over a file: rows by action, rows for a person, what was filled in, and the sum of gains.
 
-    `deferred` and `gain` are None where the policy has no draws to disagree, or no slope to count gains by.
+    `deferred` is None for a policy without posterior draws, `gain` for one that cannot estimate gains.
     """
 
     rows: int = 0
@@ -75,30 +75,30 @@ def decide_file(
     defer: float | None = None,
     encoding: str = "utf-8",
     delimiter: str | None = None,
-    told: Callable[[int, int | None], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
     engine: str = "local",
 ) -> Decided:
     """Decide every row of a table and write the decisions; columns named in `keep` are copied beside them.
 
-    `told(done, total)` hears of the progress; the total is None where the file does not say. With `engine="ray"` a
-    cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order of the rows, and
-    both are where every node sees them. `row` counts through the files in the order of their names.
+    `progress(done, total)` is called after each batch; the total is None where the file does not say. With
+    `engine="ray"` a cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order
+    of the rows, and every node must see both. `row` counts through the files in the order of their names.
     """
     if check_engine(engine) != "local":
-        return _decide_pieces(policy, data, out, keep, defer, told, engine)
+        return _decide_pieces(policy, data, out, keep, defer, progress, engine)
     needed, kinds = _needed(policy)
     columns = list(dict.fromkeys([*needed, *keep]))
     writer = open_writer(out, inputs=[data])
     with open_batches(data, columns=columns, kinds=kinds, rows=ROWS, encoding=encoding, delimiter=delimiter) as batches:
-        found = _nothing(policy)
+        totals = _nothing(policy)
         with writer:
             for batch in batches:
-                writer.write(_decided(policy, batch, needed, keep, defer, found))
-                if told is not None:
-                    told(found.rows, batches.total_rows)
-            if found.rows == 0:
+                writer.write(_decided(policy, batch, needed, keep, defer, totals))
+                if progress is not None:
+                    progress(totals.rows, batches.total_rows)
+            if totals.rows == 0:
                 raise TableError(f"{data.name} has no rows; there is nothing to decide")
-    return found
+    return totals
 
 
 def _nothing(policy: SavedPolicy) -> Decided:
@@ -112,7 +112,7 @@ def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     names = getattr(policy, "feature_names_in_", None)
     if names is None:
         raise TableError(
-            "this policy was fitted to an array without names, so columns of a table cannot be told apart; fit it to a "
+            "this policy was fitted to an array without names, so columns of a table cannot be matched; fit it to a "
             "frame, or with gbpl fit"
         )
     return names.tolist(), {name: "number" for name in names}
@@ -134,26 +134,26 @@ def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]
 
 
 def _decided(
-    policy: SavedPolicy, batch: Any, needed: Sequence[str], keep: Sequence[str], defer: float | None, found: Decided
+    policy: SavedPolicy, batch: Any, needed: Sequence[str], keep: Sequence[str], defer: float | None, totals: Decided
 ) -> dict[str, Any]:
     """The columns to write for a batch; `found` grows by it."""
     if policy.encoder is None:
-        x: Any = np.column_stack([_numbers(batch, name, found.rows) for name in needed])
+        x: Any = np.column_stack([_numbers(batch, name, totals.rows) for name in needed])
     else:
-        x, counts = policy.encoder.apply(batch, first_row=found.rows)
-        found.counts.update(counts)
+        x, counts = policy.encoder.apply(batch, first_row=totals.rows)
+        totals.counts.update(counts)
     decided = policy.decide(x, defer=defer)
-    made = {"row": np.arange(found.rows, found.rows + len(decided)), **decided.to_dict()}
+    made = {"row": np.arange(totals.rows, totals.rows + len(decided)), **decided.to_dict()}
     clash = [name for name in keep if name in made]
     if clash:
         raise TableError(f"the column {clash[0]!r} to keep has the name of a decision's column; rename it first")
-    found.rows += len(decided)
+    totals.rows += len(decided)
     for label, count in zip(*np.unique(decided.action, return_counts=True), strict=True):
-        found.taken[label.item() if hasattr(label, "item") else label] += int(count)
+        totals.taken[label.item() if hasattr(label, "item") else label] += int(count)
     if decided.deferred is not None:
-        found.deferred = (found.deferred or 0) + int(decided.deferred.sum())
+        totals.deferred = (totals.deferred or 0) + int(decided.deferred.sum())
     if decided.expected_gain is not None:
-        found.gain = (found.gain or 0.0) + float(decided.expected_gain.sum())
+        totals.gain = (totals.gain or 0.0) + float(decided.expected_gain.sum())
     return {"row": made.pop("row"), **{name: batch.column(name) for name in keep}, **made}
 
 
@@ -190,7 +190,7 @@ class _Piece:
 
 def _parquet_files(data: Path, columns: Sequence[str], keep: Sequence[str]) -> dict[Path, int]:
     """The file, or the folder's Parquet files by name, with their rows; all have the columns, and keep one type."""
-    found = {}
+    rows_by_file = {}
     if not data.is_dir() and data.suffix.lower() not in PARQUET:
         raise TableError(f"{data.name} is not Parquet, which is what a cluster reads; use engine='local'")
     files = [data]
@@ -200,26 +200,26 @@ def _parquet_files(data: Path, columns: Sequence[str], keep: Sequence[str]) -> d
             raise TableError(f"the folder {data} has no Parquet files; their names end in {' or '.join(PARQUET)}")
     for file in files:
         with open_batches(file, columns=columns) as batches:
-            found[file] = int(batches.total_rows or 0)
+            rows_by_file[file] = int(batches.total_rows or 0)
     for name in keep:
-        types = {arrow(".parquet").read_schema(file).field(name).type for file, rows in found.items() if rows}
+        types = {arrow(".parquet").read_schema(file).field(name).type for file, rows in rows_by_file.items() if rows}
         if len(types) > 1:
-            told = " and ".join(sorted(map(str, types)))
-            raise TableError(f"the column {name!r} to keep is {told} in the files of {data}; write them with one type")
-    if not sum(found.values()):
+            names = " and ".join(sorted(map(str, types)))
+            raise TableError(f"the column {name!r} to keep is {names} in the files of {data}; write them with one type")
+    if not sum(rows_by_file.values()):
         raise TableError(f"{data.name} has no rows; there is nothing to decide")
-    return found
+    return rows_by_file
 
 
 def _pieces(files: dict[Path, int]) -> list[_Piece]:
-    size, before = ROWS * BATCHES_A_PIECE, 0
-    found: list[_Piece] = []
+    size, before = ROWS * BATCHES_PER_PIECE, 0
+    pieces: list[_Piece] = []
     for file, rows in files.items():
         for start in range(0, rows, size):
-            out = f"part-{len(found):05d}.parquet"
-            found.append(_Piece(file.resolve(), start, min(start + size, rows), before, out))
+            out = f"part-{len(pieces):05d}.parquet"
+            pieces.append(_Piece(file.resolve(), start, min(start + size, rows), before, out))
         before += rows
-    return found
+    return pieces
 
 
 def _decide_pieces(
@@ -228,7 +228,7 @@ def _decide_pieces(
     out: Path,
     keep: Sequence[str],
     defer: float | None,
-    told: Callable[[int, int | None], None] | None,
+    progress: Callable[[int, int | None], None] | None,
     engine: str,
 ) -> Decided:
     check_folder(out)
@@ -243,27 +243,27 @@ def _decide_pieces(
         for number, part in run_tasks(decide, pieces, engine=engine):
             parts[number] = part
             done += part.rows
-            if told is not None:
-                told(done, total)
+            if progress is not None:
+                progress(done, total)
         for left in folder.glob(f"{PREFIX}*"):  # by workers that were killed
             left.unlink()
-    found = _nothing(policy)
+    totals = _nothing(policy)
     for number in range(len(pieces)):  # sums of gains do not depend on who was first
-        found.add(parts[number])
-    return found
+        totals.add(parts[number])
+    return totals
 
 
 def _decide_piece(
     piece: _Piece, *, policy: SavedPolicy, keep: Sequence[str], defer: float | None, rows: int, folder: Path
 ) -> Decided:
     needed, _ = _needed(policy)
-    found, first = _nothing(policy), piece.before + piece.start
-    found.rows = first
+    totals, first = _nothing(policy), piece.before + piece.start
+    totals.rows = first
     with open_writer(folder / piece.out) as writer:
         for batch in piece.batches(list(dict.fromkeys([*needed, *keep])), rows):
-            writer.write(_decided(policy, batch, needed, keep, defer, found))
-    found.rows -= first
-    return found
+            writer.write(_decided(policy, batch, needed, keep, defer, totals))
+    totals.rows -= first
+    return totals
 
 
 def decide_dataset(policy: SavedPolicy, dataset: Any, *, keep: Sequence[str] = (), defer: float | None = None) -> Any:

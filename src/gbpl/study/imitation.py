@@ -22,14 +22,14 @@ FOLDS = 3
 
 def _asked(encoder: Encoder) -> list[tuple[NumberColumn | CategoryColumn, str | None]]:
     """The column of each feature, and its level; None for a number itself."""
-    found: list[tuple[NumberColumn | CategoryColumn, str | None]] = []
+    asked: list[tuple[NumberColumn | CategoryColumn, str | None]] = []
     for part in encoder.parts:
         if isinstance(part, NumberColumn):
-            found += [(part, None), (part, MISSING)][: len(part.kinds)]
+            asked += [(part, None), (part, MISSING)][: len(part.kinds)]
         else:
             made = [part.made(word) for word, used in ((OTHER, part.other), (MISSING, part.missing)) if used]
-            found += [(part, level) for level in [*part.levels[int(part.single) :], *made]]
-    return found
+            asked += [(part, level) for level in [*part.levels[int(part.single) :], *made]]
+    return asked
 
 
 def _condition(part: NumberColumn | CategoryColumn, level: str | None, cut: float) -> str:

@@ -14,7 +14,8 @@ from gbpl.decisions.decisions import DEFER
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import TableFeedback
-from gbpl.frozen.freeze import check_frozen
+from gbpl.frozen.freeze import check_model
+from gbpl.models.adapters import as_model
 from gbpl.tables.frames import TableError
 from gbpl.tables.labels import by_label, same_label
 from gbpl.tables.roles import Roles
@@ -85,7 +86,8 @@ def checked_estimator(estimator: GBPLNet | None, seed: int) -> GBPLNet:
             f"estimator has pseudo_outcome={estimator.pseudo_outcome!r}, and a study judges by an outcome model; use "
             "'dr'"
         )
-    check_frozen(estimator.model)
+    if estimator.model is not None and not (isinstance(estimator.model, str) and estimator.model == "auto"):
+        check_model(as_model(estimator.model))  # what cannot be saved is refused before it is fitted
     return clone(estimator)
 
 

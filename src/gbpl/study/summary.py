@@ -7,7 +7,6 @@ train on them. Who gets what is told of the policy that was fitted to all rows.
 from __future__ import annotations
 
 import datetime
-import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import TableFeedback
+from gbpl.runtime.json import plain
 from gbpl.study.imitation import imitation
 from gbpl.study.numbers import PROBABILITIES, StudyNumbers
 from gbpl.study.who import by_feature, review
@@ -65,7 +65,7 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
     split = parts.decisions.disagreement
     assert split is not None
     deferred = split > rule.defer
-    found = {
+    summary = {
         "format": FORMAT,
         "title": f"{parts.source}: who gets which {parts.roles.action or 'action'}",
         "created": datetime.date.today().isoformat(),
@@ -88,20 +88,7 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "versions": _versions(),
         "seconds": round(parts.seconds, 1),
     }
-    return {name: _plain(value) for name, value in found.items()}
-
-
-def _plain(value: Any) -> Any:
-    """What JSON has; None for numbers that are not finite, and other objects as they would be written."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, str | bool | int) else repr(value)
+    return {name: plain(value) for name, value in summary.items()}
 
 
 def _versions() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Who gets what, in shares: by feature, and how those whom a person should see differ from the others."""
+"""Who gets what, in shares: by feature, and how rows for a person to review differ from the others."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def _binned(values: np.ndarray) -> tuple[Int[np.ndarray, " row"], list[str], str
     missing = is_missing(values)
     number = values.dtype.kind in "iuf"
     present = values[~missing]
-    found, names = _numbers(present.astype(np.float64)) if number else _levels(present)
+    bins, names = _numbers(present.astype(np.float64)) if number else _levels(present)
     place = np.full(len(values), len(names))
-    place[~missing] = found
+    place[~missing] = bins
     if missing.any():
         names = [*names, MISSING]
     return place, names, "number" if number else "category"
@@ -99,13 +99,13 @@ def by_feature(
     frame: Any, encoder: Encoder, kept: Bool[np.ndarray, " row"], given: Int[np.ndarray, " row"],
     deferred: Bool[np.ndarray, " row"], count: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Shares of the actions in parts of each feature, the feature that tells most first.
+    """Shares of the actions in parts of each feature, the most telling feature first.
 
     `importance` is the share of the variance of the actions given that lies between the parts.
     """
     overall = np.bincount(given, minlength=count) / len(given)
     variance = float(np.sum(overall * (1.0 - overall)))
-    found: list[tuple[float, dict[str, Any]]] = []
+    ranked: list[tuple[float, dict[str, Any]]] = []
     for name in encoder.columns:
         place, names, kind = _binned(column(frame, name)[kept])
         together = np.bincount(place * count + given, minlength=len(names) * count).reshape(-1, count)
@@ -119,8 +119,8 @@ def by_feature(
             if rows[b]
         ]
         importance = between / variance if variance > 0.0 else 0.0
-        found.append((importance, {"feature": name, "kind": kind, "importance": importance, "bins": bins}))
-    return [part for _, part in sorted(found, key=lambda pair: -pair[0])[:MOST_FEATURES]]
+        ranked.append((importance, {"feature": name, "kind": kind, "importance": importance, "bins": bins}))
+    return [part for _, part in sorted(ranked, key=lambda pair: -pair[0])[:MOST_FEATURES]]
 
 
 def review(
@@ -135,10 +135,10 @@ def review(
     difference = (means[1] - means[0]) / np.where(spread > 0.0, spread, 1.0)
     names, kinds = encoder.names, encoder.kinds
     order = np.argsort(-np.abs(difference), kind="stable")[:MOST_REVIEWED].tolist()
-    found = []
+    differences = []
     for j in order:
         if difference[j] == 0.0:
             break
-        told = {"kept": float(means[0][j]), "deferred": float(means[1][j]), "difference": float(difference[j])}
-        found.append({"feature": names[j], "kind": kinds[j], **told})
-    return found
+        numbers = {"kept": float(means[0][j]), "deferred": float(means[1][j]), "difference": float(difference[j])}
+        differences.append({"feature": names[j], "kind": kinds[j], **numbers})
+    return differences

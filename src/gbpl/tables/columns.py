@@ -16,10 +16,10 @@ from gbpl.tables.frames import TableError, as_codes, as_floats, is_gone, is_miss
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int
 
-__all__ = ["EXACT", "Kind", "RawColumn", "check_finite", "inspect", "kind_of", "level_text", "read_column"]
+__all__ = ["EXACT", "Kind", "RawColumn", "check_finite", "kind_of", "level_text", "read_column"]
 
 IDENTIFIER_NAME = re.compile(r"(^|[_. ])id$|(case|client|customer|hh|order|patient|person|rec|record|row|user)id$")
-DISTINCT = 20  # rows from which a column without a repeated value is an identifier and no accident
+DISTINCT = 20  # rows from which a column without a repeated value counts as an identifier
 EXACT = 2.0**53  # up to here every integer is a float
 
 
@@ -30,7 +30,7 @@ class Kind(StrEnum):
     BOOLEAN = "boolean"
     CATEGORY = "category"
     DATE = "date"
-    NESTED = "nested"  # lists, records, complex numbers: not one plain value a row
+    NESTED = "nested"  # lists, records, complex numbers: not one plain value per row
     EMPTY = "empty"
     CONSTANT = "constant"
     IDENTIFIER = "identifier"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RawColumn:
-    """A column as it came: numbers, or codes into `levels`, -1 where missing; `odd` is the first row with no number."""
+    """A column as read: numbers, or codes into `levels`, -1 where missing; `odd`: the first row without a number."""
 
     kind: Kind  # number, boolean, category, date or nested
     values: np.ndarray
@@ -50,7 +50,7 @@ class RawColumn:
 
 
 def level_text(value: Any) -> str:
-    """A level's text; a whole float is written as an integer, since frames turn integers to floats where some miss."""
+    """A level's text; whole floats are written as integers, which frames turn into floats where some are missing."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if isinstance(value, np.generic | Decimal):
@@ -83,24 +83,24 @@ def _of_objects(listed: list[Any], name: str, as_text: bool) -> RawColumn:
     family = {kind: type_family(kind) for kind in types}
     rows = [row for row in range(len(listed)) if not missing[row]]
     present = {type(listed[row]) for row in rows}
-    found = {family[kind] for kind in present}
+    families = {family[kind] for kind in present}
     zeros = np.zeros(len(listed))
-    if found & {"nested", "complex"}:
-        words = "lists or records" if "nested" in found else "complex numbers"
+    if families & {"nested", "complex"}:
+        words = "lists or records" if "nested" in families else "complex numbers"
         return RawColumn(Kind.NESTED, zeros, missing, types=words)
-    if not as_text and found == {"date"}:
+    if not as_text and families == {"date"}:
         return RawColumn(Kind.DATE, zeros, missing)
-    if not as_text and (found <= {"boolean", "number"} or found == {"span"}):
-        kind = Kind.BOOLEAN if found == {"boolean"} else Kind.NUMBER
+    if not as_text and (families <= {"boolean", "number"} or families == {"span"}):
+        kind = Kind.BOOLEAN if families == {"boolean"} else Kind.NUMBER
         return RawColumn(kind, as_floats(listed, rows, name), missing)
     odd = next((row for row in rows if family[type(listed[row])] not in ("boolean", "number")), 0)
-    words = "" if found <= {"text"} else ", ".join(sorted(kind.__name__ for kind in present))
+    words = "" if families <= {"text"} else ", ".join(sorted(kind.__name__ for kind in present))
     texts = [None if gone else level_text(value) for value, gone in zip(listed, missing.tolist(), strict=True)]
     return _of_texts(texts, words, odd)
 
 
 def read_column(values: Any, name: str, *, as_text: bool = False) -> RawColumn:
-    """A column read for what it holds; `as_text`: for its levels, where each value alone decides."""
+    """A column by what it holds; with `as_text`, by its levels, each value on its own."""
     coded = as_codes(values)
     if coded is not None:
         return _of_codes(*coded)
@@ -146,10 +146,3 @@ def kind_of(raw: RawColumn, name: str) -> Kind:
         return raw.kind
     different = bool((present == np.floor(present)).all()) and len(np.unique(present)) == count
     return Kind.IDENTIFIER if different else Kind.NUMBER
-
-
-def inspect(values: Any, name: str = "") -> Kind:
-    """What a column holds; integers without a repeated value are an identifier if consecutive, or by their `name`."""
-    raw = read_column(values, name)
-    check_finite(raw, name)
-    return kind_of(raw, name)

@@ -101,7 +101,7 @@ class DelimitedText(io.RawIOBase):
         if b"\0" in made:
             line = self.lines + made[: made.index(b"\0")].count(b"\n") + 1
             what = f"{self.path.name} has a NUL byte in line {line}"
-            raise TableError(f"{what}: it is no text, or in another encoding, such as --encoding utf-16")
+            raise TableError(f"{what}: it is not text, or in another encoding, such as --encoding utf-16")
         self.ended = not chunk
         self.offset += len(chunk)
         self.lines += made.count(b"\n")
@@ -128,18 +128,18 @@ class DelimitedText(io.RawIOBase):
 
     def _header(self, delimiter: str | None) -> tuple[list[str], str]:
         """Names and delimiter; what follows the header stays pending."""
-        found: dict[str, tuple[list[str], int]] = {}
+        headers: dict[str, tuple[list[str], int]] = {}
         marks = [delimiter] if delimiter else DELIMITERS
-        while len(found) < len(marks):
+        while len(headers) < len(marks):
             self._fill()
             text = self.pending.decode("utf-8", "ignore")  # a character cut in two comes again, whole
             tried = {mark: self._record(text, mark) for mark in marks}
-            found = {mark: record for mark, record in tried.items() if record is not None}
-            if len(found) < len(marks) and (self.ended or len(text) > LONGEST_HEADER):
+            headers = {mark: record for mark, record in tried.items() if record is not None}
+            if len(headers) < len(marks) and (self.ended or len(text) > LONGEST_HEADER):
                 why = "a first row that does not end; is a quote left open?" if text.strip() else "no header"
                 raise TableError(f"{self.path.name} has {why}")
-        mark = max(found, key=lambda mark: len(found[mark][0]))
-        cells, end = found[mark]
+        mark = max(headers, key=lambda mark: len(headers[mark][0]))
+        cells, end = headers[mark]
         self.header_lines = len(io.StringIO(text[:end], newline="").readlines())
         self.pending = self.pending[len(text[:end].encode()) :]
         names = [cell or f"column {number}" for number, cell in enumerate(cells, 1)]
@@ -176,7 +176,7 @@ def _checked_delimiter(delimiter: str | None, path: Path) -> str | None:
 
 
 def _records(text: DelimitedText) -> Iterator[tuple[int, list[str]]]:
-    """Rows below the header by Python's csv, each with its first line; slow, to find what pyarrow did not place."""
+    """Rows below the header by Python's csv, with the line they start in; slow, to find what pyarrow refused."""
     lines = io.TextIOWrapper(io.BufferedReader(text), encoding="utf-8", newline="")
     reader = csv.reader(chain(lines, ["\n", END]), delimiter=text.delimiter)
     line = text.header_lines + 1
@@ -189,7 +189,7 @@ def _records(text: DelimitedText) -> Iterator[tuple[int, list[str]]]:
 
 
 def _trouble(text: DelimitedText) -> str:
-    """Where rows are ragged or a quote stays open; nothing if nowhere."""
+    """Where rows are ragged or a quote stays open; empty if nowhere."""
     with text.again() as fresh:
         for line, cells in _records(fresh):
             if any(END in cell for cell in cells) and cells != [END]:

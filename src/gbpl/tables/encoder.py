@@ -51,7 +51,7 @@ class Encoder:
         if rows == 0 and places:
             raise TableError("the table has no rows; there is nothing to learn from")
         learned = [learn_column(picked_column(frame, places[name]), name, named is not None) for name in chosen]
-        notes = [note for _, told in learned for note in told]
+        notes = [note for _, of_column in learned for note in of_column]
         parts = tuple(part for part, _ in learned if part is not None)
         if not parts:
             why = "; ".join(notes[:5]) or "none is named, or all have another role"
@@ -86,15 +86,10 @@ class Encoder:
         """What each feature is: number (booleans too), category (a level), or missing (a mark of missing numbers)."""
         return [kind for part in self.parts for kind in part.kinds]
 
-    @property
-    def source_of(self) -> dict[str, str]:
-        """Raw column of each feature."""
-        return dict(zip(self.names, [part.name for part in self.parts for _ in part.kinds], strict=True))
-
     def apply(self, frame: Any, *, first_row: int = 0) -> tuple[Float[np.ndarray, "row feature"], Counter[str]]:
-        """Features of every row, and how often what was not there: 'missing age', 'new level of region'.
+        """Features of every row, and counts of what was missing or new: 'missing age', 'new level of region'.
 
-        Columns are found by name, others ignored. `first_row` is the number of a batch's first row in messages.
+        Columns are taken by name, others ignored. `first_row` is the number of a batch's first row in messages.
         """
         places, rows = column_places(frame), rows_of(frame)
         require_columns(self.columns, list(places), "the table")

@@ -1,4 +1,4 @@
-"""A column as features: numbers with what fills their gaps, categories with a feature for each level."""
+"""A column as features: numbers with a fill for missing values, categories with one feature per level."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["LEVELS", "MISSING", "OTHER", "CategoryColumn", "NumberColumn", "lear
 LEVELS = 30  # levels of a category that get a feature of their own, at most
 OTHER, MISSING = "(other)", "(missing)"
 REMEDY = {
-    Kind.DATE: "make a number of it, such as the year or the days since a start, and name that",
-    Kind.NESTED: "make a column of each part, and name those",
+    Kind.DATE: "turn it into a number, such as the year or the days since a start, and name that",
+    Kind.NESTED: "make one column per part, and name those",
     Kind.EMPTY: "leave it out of the features",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """Numbers, or booleans as 0 and 1: `fill` where missing, and a feature that says so if some were in training."""
+    """Numbers, or booleans as 0 and 1: `fill` where missing, which a feature marks if any were missing in training."""
 
     name: str
     fill: float
@@ -44,7 +44,7 @@ class NumberColumn:
         return ["number", "missing"] if self.missing else ["number"]
 
     def encode(self, values: Any, out: Float[np.ndarray, "row feature"], first_row: int) -> Counter[str]:
-        """Write this column's features over zeros; counts of what was not there."""
+        """Write this column's features over zeros; counts of missing values and new levels."""
         raw = read_column(values, self.name)
         check_finite(raw, self.name, first_row)
         self._check_kind(raw, first_row)
@@ -77,9 +77,9 @@ class NumberColumn:
 
 @dataclass(frozen=True, slots=True)
 class CategoryColumn:
-    """A feature for each level; `other`: one for rare and new levels; `missing`: one for rows without a value.
+    """One feature per level; `other`: one for rare and new levels; `missing`: one for rows without a value.
 
-    Exactly two levels and nothing else need one feature, that of the second. Without `other`, a new level is zero in
+    Two levels and nothing else need only one feature, that of the second level. Without `other`, a new level is zero in
     every feature. Where a level of the data is itself called '(other)' or '(missing)', the one made here is numbered,
     '(other 2)', so that the two stay apart.
     """
@@ -111,7 +111,7 @@ class CategoryColumn:
         return ["category"] * len(self.names)
 
     def encode(self, values: Any, out: Float[np.ndarray, "row feature"], first_row: int) -> Counter[str]:
-        """Write this column's features over zeros; counts of what was not there."""
+        """Write this column's features over zeros; counts of missing values and new levels."""
         raw = read_column(values, self.name, as_text=True)
         if raw.kind is not Kind.CATEGORY and not raw.missing.all():
             now = "dates" if raw.kind is Kind.DATE else raw.types
@@ -180,7 +180,7 @@ def _why_not(kind: Kind, raw: RawColumn) -> str:
     distinct = len(np.unique(raw.values[~raw.missing])) if kind is Kind.TEXT else 0
     return {
         Kind.DATE: "it holds dates",
-        Kind.NESTED: f"it holds {raw.types}, not one plain value a row",
+        Kind.NESTED: f"it holds {raw.types}, not one plain value per row",
         Kind.EMPTY: f"it has no value in any of the {rows:,} rows",
         Kind.IDENTIFIER: "every value is different",
         Kind.TEXT: f"free text, {distinct:,} different values in {rows:,} rows",

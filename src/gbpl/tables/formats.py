@@ -24,7 +24,7 @@ def arrow(module: str = "") -> Any:
     try:
         return importlib.import_module(f"pyarrow{module}")
     except ModuleNotFoundError as error:
-        raise ImportError("the command line's tables need pyarrow: pip install 'gbpl[cli]'") from error
+        raise ImportError("tables in files need pyarrow: pip install 'gbpl[cli]'") from error
 
 
 @contextmanager
@@ -47,20 +47,20 @@ def suffixes(path: Path) -> tuple[str, str]:
 
 
 def checked_input(path: str | os.PathLike[str]) -> Path:
-    found = Path(path)
-    if found.is_dir():
-        raise TableError(f"{found} is a folder; name a file in it")
-    if suffixes(found)[0] not in (*TEXT, *PARQUET, *ARROW):
-        ending = repr(found.suffix) if found.suffix else "nothing"
-        raise TableError(f"{found.name} ends in {ending}, so its format is not known; those read are {READABLE}")
-    if not found.exists():
-        if not found.parent.is_dir():
-            raise TableError(f"{found} does not exist, nor does its folder {found.parent}")
-        hint = nearest(found.name, sorted(entry.name for entry in found.parent.iterdir()))
-        raise TableError(f"{found} does not exist{hint}")
-    if found.stat().st_size == 0 and found.is_file():
-        raise TableError(f"{found.name} is empty: it has no header and no rows")
-    return found
+    file = Path(path)
+    if file.is_dir():
+        raise TableError(f"{file} is a folder; name a file in it")
+    if suffixes(file)[0] not in (*TEXT, *PARQUET, *ARROW):
+        ending = repr(file.suffix) if file.suffix else "nothing"
+        raise TableError(f"{file.name} ends in {ending}, so its format is not known; those read are {READABLE}")
+    if not file.exists():
+        if not file.parent.is_dir():
+            raise TableError(f"{file} does not exist, nor does its folder {file.parent}")
+        hint = nearest(file.name, sorted(entry.name for entry in file.parent.iterdir()))
+        raise TableError(f"{file} does not exist{hint}")
+    if file.stat().st_size == 0 and file.is_file():
+        raise TableError(f"{file.name} is empty: it has no header and no rows")
+    return file
 
 
 def checked_names(names: Sequence[str], path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""A table of whatever library, read by columns: names, rows, and one column as a plain array.
+"""A table of any library, read by columns: names, rows, and one column as a plain array.
 
 A frame is a pandas or polars DataFrame, a pyarrow Table or RecordBatch, or a mapping from name to values; none of these
 libraries is imported here. A message says the value, the rule and the remedy.
@@ -70,18 +70,20 @@ def rows_of(frame: Any) -> int:
     for key in keys:
         if isinstance(frame[key], str | bytes) or not hasattr(frame[key], "__len__"):
             raise TableError(
-                f"column {str(key)!r} is the single value {frame[key]!r:.40}; give a list, one value a row"
+                f"column {str(key)!r} is the single value {frame[key]!r:.40}; give a list, one value per row"
             )
         lengths[str(key)] = len(frame[key])
     if len(set(lengths.values())) > 1:
         first, rows = next(iter(lengths.items()))
         other = next(name for name, length in lengths.items() if length != rows)
-        raise TableError(f"column {first!r} has {rows} rows, but {other!r} has {lengths[other]}; make them as long")
+        raise TableError(
+            f"column {first!r} has {rows} rows, but {other!r} has {lengths[other]}; give them the same length"
+        )
     return next(iter(lengths.values()), 0)
 
 
 def nearest(name: Any, names: Iterable[str]) -> str:
-    """`; did you mean 'earnings'?`, or nothing where no name is near; case does not count."""
+    """`; did you mean 'earnings'?`, or nothing if no name is near; case does not count."""
     plain = {text.strip().casefold(): text for text in reversed(list(names))}
     near = difflib.get_close_matches(str(name).strip().casefold(), list(plain), 1)
     return f"; did you mean {plain[near[0]]!r}?" if near else ""
@@ -106,7 +108,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _misread(names: Sequence[str]) -> str:
-    """Of a single column whose name looks like a header: text that was parted by another sign than its own."""
+    """A hint where a single column's name looks like a header: the text has another delimiter than the one used."""
     mark = max(DELIMITERS, key=names[0].count) if len(names) == 1 else ""
     if not mark or mark not in names[0]:
         return ""
@@ -157,7 +159,7 @@ def is_missing(values: np.ndarray) -> Bool[np.ndarray, " row"]:
 
 
 def is_gone(value: Any) -> bool:
-    """Of one value; NA answers no comparison, an array answers many."""
+    """The same for one value; NA answers no comparison, an array answers many."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return not hasattr(value, "__len__") and bool(value != value)
@@ -181,7 +183,7 @@ def plain_array(values: Any, name: str) -> np.ndarray:
     else:
         array = np.asarray(values) if hasattr(values, "__array__") else _objects(list(values))
     if array.ndim != 1:
-        raise TableError(f"column {name!r} has shape {array.shape}; a column has one value a row")
+        raise TableError(f"column {name!r} has shape {array.shape}; a column has one value per row")
     if array.dtype.kind == "O" and Decimal in set(map(type, array)) <= {Decimal, float, type(None)}:
         return array.astype(np.float64)
     return array / np.timedelta64(1, "D") if array.dtype.kind == "m" else array
@@ -192,7 +194,7 @@ def _objects(listed: list[Any]) -> np.ndarray:
 
 
 def as_codes(values: Any) -> tuple[Int[np.ndarray, " row"], list[Any]] | None:
-    """Codes, -1 where missing, and the distinct values; None where the library holds no such thing."""
+    """Codes, -1 where missing, and the distinct values; None where the column is not held that way."""
     library = _library(values)
     if library == "pandas":
         if type(values.dtype).__name__ == "CategoricalDtype":
@@ -222,8 +224,8 @@ def type_family(kind: type) -> str:
         ("text", str | bytes),
         ("complex", complex | np.complexfloating),
     )
-    found = next((word for word, types in families if issubclass(kind, types)), "")
-    return found or ("date" if kind.__name__ == "Period" else "nested" if hasattr(kind, "__len__") else "other")
+    family = next((word for word, types in families if issubclass(kind, types)), "")
+    return family or ("date" if kind.__name__ == "Period" else "nested" if hasattr(kind, "__len__") else "other")
 
 
 def as_floats(listed: list[Any], rows: list[int], name: str) -> Float[np.ndarray, " row"]:

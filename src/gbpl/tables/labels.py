@@ -1,4 +1,4 @@
-"""Labels of actions in a table: read, checked, and found again however they are written."""
+"""Labels of actions in a table: read, checked, and matched however they are written."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def read_labels(values: np.ndarray, name: str) -> tuple[Int[np.ndarray, " row"],
     codes = np.full(len(values), -1)
     match values.dtype.kind:
         case "b" | "i" | "u":
-            found, codes = np.unique(values, return_inverse=True)
-            return codes.astype(np.int64), found.tolist()
+            numbers, codes = np.unique(values, return_inverse=True)
+            return codes.astype(np.int64), numbers.tolist()
         case "f":
-            found, codes[~missing] = np.unique(values[~missing], return_inverse=True)
-            return codes, [_whole(number, name) for number in found.tolist()]
+            numbers, codes[~missing] = np.unique(values[~missing], return_inverse=True)
+            return codes, [_whole(number, name) for number in numbers.tolist()]
         case "O" | "U" | "T":
             listed = values[~missing].tolist()
         case _:
@@ -50,7 +50,7 @@ def _no_label(name: str, what: str) -> TableError:
 
 
 def _hashable(listed: list[Any], name: str) -> bool:
-    """Whether there are any; refuses what is no label, and true and false beside others, which would equal 1 and 0."""
+    """Whether there are any labels; refuses other values, and true and false beside numbers, which they would equal."""
     kinds = set(map(type, listed))
     booleans = {kind for kind in kinds if issubclass(kind, bool | np.bool_)}
     if booleans and kinds - booleans:
@@ -81,7 +81,7 @@ def _whole(number: float, name: str) -> int:
 
 
 def check_labels(labels: Sequence[Any], name: str, n: int) -> None:
-    """Refuse labels that are no choice among few, or one label spelled twice."""
+    """Refuse labels that are not a choice among few, or one label spelled in two ways."""
     if not labels:
         raise TableError(f"action {name!r} is missing in every row; name the column that says what was done")
     if len(labels) == 1:
@@ -92,7 +92,7 @@ def check_labels(labels: Sequence[Any], name: str, n: int) -> None:
     if len(labels) > min(MOST_ACTIONS, max(2, n // 2)):
         raise TableError(
             f"action {name!r} has {len(labels):,} different values in {n:,} rows, such as {labels[0]!r:.40} and "
-            f"{labels[1]!r:.40}: it must be a choice among few (at most {MOST_ACTIONS}); name another column, or join "
+            f"{labels[1]!r:.40}: it must be a choice among few (at most {MOST_ACTIONS}); name another column, or merge "
             "rare actions"
         )
     spelled: dict[str, Any] = {}
@@ -118,13 +118,13 @@ def same_label(given: Any, labels: Sequence[Any], what: str) -> Any:
     for label in labels:
         if type(label) is type(given) and label == given:
             return label
-    found = [label for label in labels if _key(label) == _key(given)]
-    if not found:
+    matches = [label for label in labels if _key(label) == _key(given)]
+    if not matches:
         text = [str(label) for label in labels]
         raise TableError(
             f"{what} names the action {str(given)!r}, and the actions are {', '.join(text)}{nearest(given, text)}"
         )
-    return found[0]
+    return matches[0]
 
 
 def labels_taken(
@@ -132,11 +132,11 @@ def labels_taken(
 ) -> tuple[Int[np.ndarray, " row"], list[Any]]:
     """Actions of the rows that stay: a label may have gone with its rows."""
     present, taken = np.unique(codes, return_inverse=True)
-    found = [labels[number] for number in present.tolist()]
-    check_labels(found, name, len(codes))
+    present_labels = [labels[number] for number in present.tolist()]
+    check_labels(present_labels, name, len(codes))
     if actions is None:
-        return taken, found
-    place = [list(actions).index(same_label(label, actions, f"column {name!r}")) for label in found]
+        return taken, present_labels
+    place = [list(actions).index(same_label(label, actions, f"column {name!r}")) for label in present_labels]
     never = [label for number, label in enumerate(actions) if number not in place]
     if never:
         more = f" (nor {len(never) - 1} more)" if len(never) > 1 else ""
@@ -166,12 +166,12 @@ def by_label(given: Mapping[Any, float] | None, labels: Sequence[Any], what: str
         raise TableError(
             f"{what} must be a mapping from action to number, such as {{{labels[-1]!r}: 0.5}}; got {given!r:.60}"
         )
-    found: dict[Any, float] = {}
+    numbers: dict[Any, float] = {}
     for label, number in (given or {}).items():
         key = same_label(label, labels, what)
-        if key in found:
+        if key in numbers:
             raise TableError(f"{what} names the action {str(label)!r} twice; name it once")
         if isinstance(number, bool) or not isinstance(number, int | float | np.number) or not np.isfinite(number):
             raise TableError(f"{what} of {str(label)!r} must be a finite number, got {number!r:.60}")
-        found[key] = float(number)
-    return found
+        numbers[key] = float(number)
+    return numbers

@@ -60,20 +60,20 @@ def read_table(
     The delimiter is found in the header if None: `,` `;` tab or `|`. A file without rows is refused.
     """
     batches = open_batches(path, columns=columns, encoding=encoding, delimiter=delimiter)
-    found = batches.path
+    path = batches.path
     if batches.suffix in TEXT:
-        with DelimitedText(found, encoding, delimiter) as text, reading(found), parsed(text, {}):
+        with DelimitedText(path, encoding, delimiter) as text, reading(path), parsed(text, {}):
             if not text.has_rows():
-                raise TableError(f"{found.name} has a header but no rows")
+                raise TableError(f"{path.name} has a header but no rows")
             table = arrow(".csv").read_csv(text, **csv_options(text, batches.columns, None))
     elif batches.suffix in PARQUET:
-        with reading(found), _parquet(found) as parquet:
+        with reading(path), _parquet(path) as parquet:
             table = parquet.read(columns=batches.columns)
     else:
-        with reading(found):
-            table = _ipc(found, batches.columns)[0].read_all()
+        with reading(path):
+            table = _ipc(path, batches.columns)[0].read_all()
     if table.num_rows == 0:
-        raise TableError(f"{found.name} has columns but no rows")
+        raise TableError(f"{path.name} has columns but no rows")
     return table.select(batches.columns)
 
 
@@ -170,7 +170,7 @@ def open_batches(
     """A file to go through in batches of at most `rows` rows.
 
     `kinds` are of text, as by `Encoder.arrow_types`: a column is read as number, boolean or category, and as text where
-    nothing is said. A word such as NA is a missing value in the columns of `kinds`; in others it stays as it is, and
+    no kind is given. A word such as NA is a missing value in the columns of `kinds`; in others it stays as it is, and
     only an empty cell is missing. A file without rows has no batches.
     """
     if rows < 1:

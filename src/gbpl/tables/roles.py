@@ -15,7 +15,7 @@ __all__ = ["Roles"]
 class Roles:
     """Columns by what they are for.
 
-    Logged feedback has an `outcome` and an `action` column; full feedback has `outcomes`, a column for each action.
+    Logged feedback has an `outcome` and an `action` column; full feedback has `outcomes`, one column per action.
     `features` decide (None: every column without another role), `controls` only help to estimate. `propensity` is a
     column with the probability of the action taken, a number (that of the second of two actions, or of each of more), a
     mapping from label to probability, or None, where it is estimated.
@@ -37,18 +37,18 @@ class Roles:
         if self.outcomes is None and (self.outcome is None or self.action is None):
             raise TableError(
                 f"{'outcome' if self.outcome is None else 'action'} is not named; give outcome and action (one of each "
-                "a row), or outcomes (a column for each action)"
+                "per row), or outcomes (one column per action)"
             )
         if self.outcomes is None:
             return
         beside = [name for name in ("outcome", "action", "propensity") if getattr(self, name) is not None]
         if beside or self.controls:
             raise TableError(
-                f"outcomes names a column for each action, so {(beside or ['controls'])[0]} has no meaning beside it; "
+                f"outcomes names one column per action, so {(beside or ['controls'])[0]} has no meaning beside it; "
                 "give outcomes alone, or outcome and action"
             )
         if len(self.outcomes) < 2:
-            raise TableError(f"outcomes must name two columns or more, a column for each action; got {self.outcomes}")
+            raise TableError(f"outcomes must name two columns or more, one per action; got {self.outcomes}")
 
     def to_json(self) -> dict[str, Any]:
         """Plain types, features aside: an encoder knows those."""

@@ -1,8 +1,8 @@
-"""BoostedScore: gradient boosting of the surrogate itself, trees of LightGBM under the score (sections 4 to 6).
+"""BoostedScore: gradient boosting of the surrogate itself by trees of LightGBM (sections 4 to 6).
 
-A booster that regresses outcomes asks what an action brings; this one asks which action to take. Each round grows trees
-on the gradient and the curvature of the surrogate's loss in the raw output, squashing included, so that rows that are
-already decided no longer cost any splits.
+Boosting that regresses outcomes learns what an action brings; this one learns which action to take. Each round grows
+trees on the gradient and the curvature of the surrogate's loss in the raw output, squashing included, so that no splits
+are spent on rows that are already decided.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -24,21 +24,27 @@ from gbpl.models.base import check_whole
 from gbpl.models.basis import rounded_down
 from gbpl.runtime.devices import DeviceName
 from gbpl.runtime.progress import Progress
-from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
 __all__ = ["BoostedScore"]
 
-UNROLLED = 16  # splits of a tree that are compiled as one loop over rows
+UNROLLED = 16  # splits of a tree that are compiled together, as one loop over rows
+
+
+@runtime_checkable
+class CurvedObjective(Objective, Protocol):
+    """A loss per row whose curvature in the raw output is known, as that of every surrogate is."""
+
+    def curvature_root(self, raw: Array, target: Any, zeta: float) -> Float[Array, "row score raw"]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class BoostedScore:
     """A constant and a sum of small trees, grown by LightGBM (`pip install 'gbpl[boost]'`) on the surrogate's loss.
 
-    rounds : trees at most, one for each raw output a round
+    rounds : rounds at most, each of one tree per raw output
     learning_rate : share of a tree's Newton step that is taken
     leaves, min_leaf : most leaves of a tree, fewest training rows of a leaf
     patience : rounds without a lower loss on the validation rows after which the best round is kept; without
@@ -55,8 +61,8 @@ class BoostedScore:
     vanishes where the score is saturated and as zeta goes to zero; with s a step moves a raw output by about one at
     most. The constant is such a step too, the whole of it, of a tree that is all one leaf.
 
-    The settings of `FitConfig` are for networks and do not count here. Trees have no last layer to draw: the posterior
-    is `posterior("bootstrap")`.
+    The settings of `FitConfig` are for networks and have no effect here. Trees have no last layer to draw: use
+    `posterior("bootstrap")`.
     """
 
     rounds: int = 300
@@ -120,8 +126,8 @@ class BoostedScore:
         device: DeviceName | Sequence[jax.Device],
         progress: bool | None,
     ) -> list[StackFit]:
-        """Boost every member, a core a member: what one gets does not depend on how many there are."""
-        if not isinstance(objective, Surrogate):
+        """Boost every member on one core: its result does not depend on how many members there are."""
+        if not isinstance(objective, CurvedObjective):
             raise TypeError(
                 f"BoostedScore boosts a surrogate of welfare, got {type(objective).__name__}; for a boosted model of "
                 "the outcomes use outcome_model=PerAction(lightgbm.LGBMRegressor())"
@@ -142,7 +148,7 @@ class BoostedScore:
         return [_stacked(p, done[start:end]) for p, start, end in zip(problems, ends, ends[1:], strict=False)]
 
     def boost(
-        self, lightgbm: Any, problem: StackProblem, member: Member, objective: Surrogate, sizes: tuple[int, int]
+        self, lightgbm: Any, problem: StackProblem, member: Member, objective: CurvedObjective, sizes: tuple[int, int]
     ) -> _Boosted:
         """One member; `sizes` are the numbers of training and validation rows that arrays are padded to."""
         known, weights = member.train, member.weights
@@ -168,17 +174,17 @@ class BoostedScore:
             callbacks.append(lightgbm.early_stopping(self.patience, verbose=False))
             losses.held.append(held.loss(bias))
 
-        def slopes(told: np.ndarray, data: Any) -> tuple[np.ndarray, np.ndarray]:
-            gradient, curvature = train.derivatives(_table(told, objective.n_raw) + bias, floor)
+        def slopes(predictions: np.ndarray, data: Any) -> tuple[np.ndarray, np.ndarray]:
+            gradient, curvature = train.derivatives(_two_axes(predictions, objective.n_raw) + bias, floor)
             return (gradient, curvature) if objective.n_raw > 1 else (gradient[:, 0], curvature[:, 0])
 
-        def judge(told: np.ndarray, data: Any) -> tuple[str, float, bool]:
+        def keep_loss(predictions: np.ndarray, data: Any) -> tuple[str, float, bool]:
             rows, seen = (train, losses.train) if data is learned else (held, losses.held)
-            seen.append(rows.loss(_table(told, objective.n_raw) + bias))
+            seen.append(rows.loss(_two_axes(predictions, objective.n_raw) + bias))
             return "loss", seen[-1], False
 
         booster = lightgbm.train(
-            {**settings, "objective": slopes}, learned, self.rounds, feval=judge, callbacks=callbacks,
+            {**settings, "objective": slopes}, learned, self.rounds, feval=keep_loss, callbacks=callbacks,
             valid_sets=sets, valid_names=["training", "held"][: len(sets)],
         )  # fmt: skip
         if not np.isfinite([*losses.train, *losses.held]).all():
@@ -213,7 +219,7 @@ class _Boosted(NamedTuple):
 
 @partial(jax.jit, static_argnames="objective")
 def _terms(
-    raw: Float[Array, "row raw"], target: Float[Array, "row score"], zeta: float, *, objective: Surrogate
+    raw: Float[Array, "row raw"], target: Float[Array, "row score"], zeta: Any, *, objective: CurvedObjective
 ) -> tuple[Float[Array, " row"], Float[Array, "row raw"], Float[Array, "row raw"]]:
     """Loss of each row, its gradient, and the diagonal of its Gauss-Newton curvature."""
 
@@ -231,12 +237,12 @@ class _Rows(NamedTuple):
     target: Float[np.ndarray, "size score"]
     weight: Float[np.ndarray, " row"]
     zeta: float
-    objective: Surrogate
+    objective: CurvedObjective
 
     @staticmethod
     def of(
         problem: StackProblem, member: Member, rows: Int[np.ndarray, " row"], weights: np.ndarray | None,
-        objective: Surrogate, size: int,
+        objective: CurvedObjective, size: int,
     ) -> _Rows:  # fmt: skip
         target = np.zeros((size, problem.target.shape[1]), np.float32)
         target[: len(rows)] = problem.target[member.table * len(problem.x) + rows]
@@ -247,8 +253,8 @@ class _Rows(NamedTuple):
         """Loss, gradient and curvature of each row, without weights."""
         padded = np.zeros((len(self.target), raw.shape[1]), np.float32)
         padded[: len(raw)] = raw
-        found = _terms(padded, self.target, self.zeta, objective=self.objective)
-        return tuple(np.asarray(part, np.float64)[: len(raw)] for part in found)
+        terms = _terms(padded, self.target, self.zeta, objective=self.objective)
+        return tuple(np.asarray(part, np.float64)[: len(raw)] for part in terms)
 
     def derivatives(self, raw: Float[np.ndarray, "row raw"], floor: float) -> tuple[np.ndarray, np.ndarray]:
         """weight_i g_i and weight_i (C_i + floor)."""
@@ -270,9 +276,9 @@ class _Rows(NamedTuple):
         return (-gradient.sum(axis=0) / (curvature.sum(axis=0) + ridge)).astype(np.float32)
 
 
-def _table(told: np.ndarray, n_raw: int) -> Float[np.ndarray, "row raw"]:
-    """What LightGBM predicts; with one raw output it has no second axis."""
-    return told.reshape(-1, n_raw)
+def _two_axes(predictions: np.ndarray, n_raw: int) -> Float[np.ndarray, "row raw"]:
+    """LightGBM's predictions with a second axis, which they lack with one raw output."""
+    return predictions.reshape(-1, n_raw)
 
 
 def _write(node: dict[str, Any], params: dict[str, np.ndarray], place: tuple[int, int]) -> int:

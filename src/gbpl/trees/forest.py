@@ -1,8 +1,8 @@
-"""ForestFeatures: which leaves a row falls into, as features of a linear score.
+"""ForestFeatures: the leaves that a row falls into, as features of a linear score (section 6).
 
-A network smooths over a step; a tree does not see it as anything special. Here trees are grown on the targets, and the
-score is linear in what their leaves say of a row, so that everything that holds for a linear score holds for it: the
-posterior over the last layer is all there is, and it is exact when the score is not squashed.
+A network smooths over a step; a tree follows it. Here trees are grown on the targets, and the score is linear in values
+of their leaves, so that everything that holds for a linear score holds for it: the posterior over the last layer is all
+there is, and it is exact when the score is not squashed.
 
 Two things make it work. A training row's features come from the trees that did not see it: leaves fit the noise of the
 rows they were grown on, and weights learned on such leaves would trust them too far. And the leaves' indicators, more
@@ -12,6 +12,7 @@ trees that two rows share a leaf of), so that a forest has as many features as a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from gbpl.fitting.stack import FitConfig, Objective, StackFit, StackProblem, fit
 from gbpl.models.base import check_whole
 from gbpl.models.basis import leaf_numbers, rounded_down
 from gbpl.models.networks import Linear
+from gbpl.models.numpy_form import Forests, layer_matrix
 from gbpl.runtime.devices import DeviceName, aligned_empty
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class ForestFeatures:
         for name, least in (("trees", 4), ("depth", 1), ("components", 1), ("min_leaf", 1)):
             check_whole(name, getattr(self, name), least)
         if self.depth > 10:
-            raise ValueError(f"depth must be at most 10 (1,024 leaves a tree), got {self.depth}; try 5")
+            raise ValueError(f"depth must be at most 10 (1,024 leaves per tree), got {self.depth}; try 5")
         if not 0.0 < self.max_features <= 1.0:
             raise ValueError(f"max_features must be a share in (0, 1], got {self.max_features}; try 0.5")
         if not 0.0 < self.bag < 1.0:
@@ -150,8 +152,8 @@ class ForestFeatures:
             )
             for t in range(self.trees)
         ]  # fmt: skip
-        found = Parallel(n_jobs=-1, prefer="threads")(jobs)
-        feature, threshold = (np.stack(part) for part in zip(*found, strict=True))
+        grown = Parallel(n_jobs=-1, prefer="threads")(jobs)
+        feature, threshold = (np.stack(part) for part in zip(*grown, strict=True))
         leaf = leaf_numbers(feature, threshold, problem.x)
         used = np.ones((n, self.trees), np.float32)
         used[rows] = _share(bags)
@@ -165,6 +167,23 @@ class ForestFeatures:
         grown = params[0]
         leaf = leaf_numbers(np.asarray(grown["feature"]).astype(np.int32), np.asarray(grown["threshold"]), x)
         return _sums(leaf, _share(self._bags(seed, len(x))), np.asarray(grown["value"]))
+
+    def frozen(self, params: list[dict[str, np.ndarray]], n_features: int) -> Forests:
+        """Every forest once: members that learned from the same rows have the same one."""
+        kinds = {"feature": np.int32, "threshold": np.float32, "value": np.float32}
+        arrays = {name: np.asarray(params[0][name], kind) for name, kind in kinds.items()}
+        last = np.asarray(layer_matrix(params[-1]), np.float32)
+        distinct: dict[bytes, int] = {}  # and the first member that has it
+        forest = []
+        for member in range(len(last)):
+            digest = hashlib.sha256(b"".join(array[member].tobytes() for array in arrays.values())).digest()
+            forest.append(distinct.setdefault(digest, member))
+        first = np.array(list(distinct.values()))
+        return Forests(
+            **{name: array[first] for name, array in arrays.items()},
+            forest=np.searchsorted(first, forest).astype(np.int32),
+            last=last,
+        )
 
     def _bags(self, seed: int, count: int) -> np.ndarray:
         """Which of the training rows each tree sees."""
@@ -198,7 +217,7 @@ def _grown(
     weights: np.ndarray | None, seed: int,
 ) -> tuple[Int[np.ndarray, " node"], Float[np.ndarray, " node"]]:  # fmt: skip
     """One tree as a whole one of its depth: features and thresholds, a node that is not split sends all to the left."""
-    if weights is not None:  # rows that count nothing fill no leaf
+    if weights is not None:  # rows of weight zero fill no leaf
         rows, weights = rows[weights > 0], weights[weights > 0]
     nodes = 2**settings.depth - 1
     feature, threshold = np.zeros(nodes, np.int32), np.full(nodes, np.inf, np.float32)
@@ -220,7 +239,7 @@ def _grown(
 
 
 def _share(bags: np.ndarray) -> Float[np.ndarray, "row tree"]:
-    """What each tree counts for a training row: nothing if it saw the row, the others make up for it."""
+    """Weight of each tree for a training row: zero if it saw the row, and the others make up for it."""
     used = (~bags.T).astype(np.float32)
     return used * (bags.shape[0] / np.maximum(used.sum(axis=1, keepdims=True), 1.0))
 

@@ -7,12 +7,12 @@ report keeps counts and summaries, never rows, so that a saved policy can carry 
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.runtime.json import plain
 from gbpl.runtime.warn import warn
 
 if TYPE_CHECKING:
@@ -123,9 +123,10 @@ class OverlapReport:
     def to_dict(self) -> dict[str, Any]:
         """Every number by name in plain Python types, as `json.dumps` takes them; None for NaN."""
         columns = {name: getattr(self, name) for name in self.__slots__ if name != "welfare_by_clip"}
+        columns["actions"] = [str(label) if isinstance(label, tuple) else label for label in self.actions.tolist()]
         return {
-            **{name: _plain(value) for name, value in columns.items()},
-            "welfare_by_clip": [{k: _plain(v) for k, v in asdict(row).items()} for row in self.welfare_by_clip],
+            **plain(columns, other=str),
+            "welfare_by_clip": [plain(asdict(row)) for row in self.welfare_by_clip],
             "weak": self.weak,
             "reasons": self.reasons(),
         }
@@ -296,18 +297,6 @@ def _effective_size(weight: Float[np.ndarray, " row"]) -> float:
 
 def _percent(share: float) -> str:
     return f"{100.0 * share:.3g}%"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, np.generic):
-        return _plain(value.item())
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def _table(names: list[str], rows: list[list[str]]) -> list[str]:

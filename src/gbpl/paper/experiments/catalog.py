@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["DEFAULT", "TABLES", "TableSpec", "printed"]
+__all__ = ["DEFAULT", "EXAMPLE", "LEVELS", "TABLES", "UCI", "TableSpec", "printed"]
 
 DEFAULT = ("gbpl default", "auto")  # method and zeta of the row beside the paper's
+EXAMPLE = "posterior-example"  # the one-dimensional run, which has figures and no table
 DGPS = ("DGP1", "DGP2", "DGP3")
 UCI = ("energy_efficiency", "yacht")
 GRID = ("0.01", "0.1", "1.0", "CV")
@@ -129,7 +130,7 @@ TABLES: Mapping[str, TableSpec] = {
 
 @cache
 def printed(name: str) -> tuple[Mapping[str, str], ...]:
-    """Lines of a table as printed, a mapping a line from the file's column names to text (empty for a dash)."""
+    """Lines of a table as printed: one mapping per line from the file's column names to text (empty for a dash)."""
     source = files("gbpl.paper") / "printed" / f"{TABLES[name].csv}.csv"
     with source.open(encoding="utf-8") as file:
         return tuple(csv.DictReader(file))

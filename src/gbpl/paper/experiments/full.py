@@ -12,7 +12,7 @@ from gbpl.fitting.apply import member_outputs
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import StackFit, StackProblem
-from gbpl.paper.experiments.protocol import ZETAS, Settings, Trial, cross_validated, judged, outcome_scale, rule
+from gbpl.paper.experiments.protocol import ZETAS, Settings, Trial, cross_validated, measures, outcome_scale, rule
 from gbpl.paper.experiments.records import Record
 from gbpl.surrogates import Binary, FullVector
 from gbpl.value.welfare import welfare
@@ -58,7 +58,7 @@ def member_policies_of(
 
 
 def full_records(case: str, trials: Sequence[Trial], methods: Sequence[str], settings: Settings) -> list[Record]:
-    """Lines of every method; with two actions the deterministic rule is judged, with more the randomized policy."""
+    """Lines of every method; with two actions of the deterministic rule, with more of the randomized policy."""
     count = trials[0].n_actions
     losses = losses_of(methods, count)
     objective = OneOf(tuple(losses.values()))
@@ -86,10 +86,10 @@ def full_records(case: str, trials: Sequence[Trial], methods: Sequence[str], set
             policies = [rule(policy) for policy in policies]
         for code, name in enumerate(losses):
             mine = [policy for policy, own in zip(policies, codes, strict=True) if own == code]
-            found = [judged(trial, policy[len(stop) :]) for policy in mine]
+            measured = [measures(trial, policy[len(stop) :]) for policy in mine]
             if name == "GBPLNet":
-                worth = [welfare(policy[: len(stop)], trial.sample.outcomes[stop]) for policy in mine]
-                lines += cross_validated(case, name, trial, worth, found)
+                validation_welfare = [welfare(policy[: len(stop)], trial.sample.outcomes[stop]) for policy in mine]
+                lines += cross_validated(case, name, trial, validation_welfare, measured)
             else:
-                lines.append(Record(case, name, "", trial.number, found[0]))
+                lines.append(Record(case, name, "", trial.number, measured[0]))
     return lines

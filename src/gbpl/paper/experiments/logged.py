@@ -19,7 +19,7 @@ from gbpl.nuisance.learners import MaskedSquare
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.plan import fit_plans
 from gbpl.paper.experiments.full import losses_of, member_policies_of, scaled_tables
-from gbpl.paper.experiments.protocol import ZETAS, Settings, Trial, cross_validated, judged, outcome_scale, rule
+from gbpl.paper.experiments.protocol import ZETAS, Settings, Trial, cross_validated, measures, outcome_scale, rule
 from gbpl.paper.experiments.records import Record
 from gbpl.value.overlap import overlap_report
 from gbpl.value.welfare import welfare
@@ -102,16 +102,16 @@ def logged_records(
         waiting = iter(policies)
         for row, table in zip(rows, scores[number], strict=True):
             mine = [next(waiting) for _ in row.zetas]
-            told = _overlap(trial, known, row.clip, table) if overlap else {}
-            found = [judged(trial, policy[len(stop) :]) | told for policy in mine]
+            overlap_numbers = _overlap(trial, known, row.clip, table) if overlap else {}
+            measured = [measures(trial, policy[len(stop) :]) | overlap_numbers for policy in mine]
             if row.direct:
-                lines.append(Record(row.case, row.method, "", trial.number, found[0]))
+                lines.append(Record(row.case, row.method, "", trial.number, measured[0]))
             else:
-                worth = [welfare(policy[: len(stop)], table[stop]) for policy in mine]
-                lines += cross_validated(row.case, row.method, trial, worth, found)
+                validation_welfare = [welfare(policy[: len(stop)], table[stop]) for policy in mine]
+                lines += cross_validated(row.case, row.method, trial, validation_welfare, measured)
         for case, clip in cases:
-            told = _overlap(trial, known, clip, None) if overlap else {}
-            lines.append(Record(case, plugin, "", trial.number, judged(trial, plugged[number]) | told))
+            overlap_numbers = _overlap(trial, known, clip, None) if overlap else {}
+            lines.append(Record(case, plugin, "", trial.number, measures(trial, plugged[number]) | overlap_numbers))
     return lines
 
 
@@ -135,7 +135,7 @@ def _nuisances(trials: Sequence[Trial], settings: Settings) -> list[Nuisances]:
 def _plugged(
     trials: Sequence[Trial], settings: Settings
 ) -> tuple[list[Float[np.ndarray, "row action"]], list[Nuisances]]:
-    """One masked network a trial, on the rows to train on: its rule on the test rows, and its means of the log."""
+    """One masked network per trial, on the rows to train on: its rule on the test rows, and its means of the log."""
     problems, standardizers = [], []
     for trial in trials:
         data, (train, stop) = trial.data(), trial.rows
@@ -149,9 +149,9 @@ def _plugged(
     policies, nuisances = [], []
     for trial, standardizer, stack in zip(trials, standardizers, stacks, strict=True):
         log, rows = _log(trial), np.concatenate([trial.sample.x, trial.test.x])
-        told = member_outputs(settings.network, stack.params, standardizer.apply(rows))[0].astype(np.float64)
-        policies.append(rule(told[len(trial) :]))
-        means = log.outcome.mean() + log.outcome.std() * told[: len(trial)]
+        outputs = member_outputs(settings.network, stack.params, standardizer.apply(rows))[0].astype(np.float64)
+        policies.append(rule(outputs[len(trial) :]))
+        means = log.outcome.mean() + log.outcome.std() * outputs[: len(trial)]
         assert log.propensity is not None
         nuisances.append(Nuisances(log, log.propensity, 0.0, False, means))
     return policies, nuisances
@@ -163,12 +163,12 @@ def _overlap(
     """Clipped fraction, effective size and tail of the pseudo-difference, of the rows to train on."""
     train, clipped = trial.rows[0], replace(known, clip=clip)
     scores = np.zeros((len(trial), trial.n_actions)) if table is None else table
-    told = overlap_report(
+    report = overlap_report(
         known.feedback.action[train], np.asarray(known.propensity)[train], clipped.logged_propensity[train],
         scores[train], actions=known.feedback.actions, clip=clip,
     )  # fmt: skip
-    found = {"clipped_fraction": told.clipped_fraction, "ess": told.effective_size}
+    numbers = {"clipped_fraction": report.clipped_fraction, "ess": report.effective_size}
     if table is not None:
-        found["q99_abs_pseudo_difference"] = told.quantile_99
-        found["max_abs_pseudo_difference"] = float(np.max(np.ptp(table[train], axis=1)))
-    return found
+        numbers["q99_abs_pseudo_difference"] = report.quantile_99
+        numbers["max_abs_pseudo_difference"] = float(np.max(np.ptp(table[train], axis=1)))
+    return numbers

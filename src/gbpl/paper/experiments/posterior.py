@@ -1,7 +1,7 @@
 """The one-dimensional posterior studies: welfare intervals, action disagreement, threshold rules, and the example.
 
-One network a replication is fitted to x itself, at eta = 1. Its last layer is drawn from the generalized Gauss-Newton
-approximation at each eta, 400 times, and every draw judged on 2,000 new points with known means. Intervals are of the
+One network per replication is fitted to x itself, at eta = 1. Its last layer is drawn from the generalized Gauss-Newton
+approximation at each eta, 400 times, and every draw decides 2,000 new points with known means. Intervals are of the
 randomized policy's welfare, and what they should cover is that of the population target clip(tau / zeta, -1, 1), played
 in the same way.
 """
@@ -53,16 +53,16 @@ def _fitted(fits: Sequence[tuple[Sample, int]], settings: Settings) -> list[Prob
         target = np.asarray(SURROGATE.target(sample.outcomes / scale), np.float32)
         problems.append(StackProblem(sample.x.astype(np.float32), target, [member]))
     stacks = settings.fit(problems, SURROGATE, network=settings.posterior_network, batch_size=128)
-    found = []
+    posteriors = []
     for (x, target, (member,)), stack in zip(problems, stacks, strict=True):
         params = jax.tree.map(lambda leaf: leaf[0], stack.params)
-        found.append(
+        posteriors.append(
             Problem(
                 model=settings.posterior_network, surrogate=SURROGATE, x=x[member.train], target=target[member.train],
                 weights=None, zeta=member.zeta, eta=member.eta, prior_sd=member.prior_sd, params=params,
             )
         )  # fmt: skip
-    return found
+    return posteriors
 
 
 def _sample(seed: int, settings: Settings) -> Sample:
@@ -76,21 +76,21 @@ def _scores(problem: Problem, eta: float, x: Float[np.ndarray, "row feature"], s
     return np.asarray(SURROGATE.scores(raw))[..., 0]
 
 
-def _worth(f: Float[np.ndarray, "*draw row"], means: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "*draw"]:
+def _welfare(f: Float[np.ndarray, "*draw row"], means: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "*draw"]:
     """Welfare of (f + 1) / 2, for each draw."""
     return np.mean(means[:, 0] + (np.asarray(f, np.float64) + 1.0) / 2.0 * (means[:, 1] - means[:, 0]), axis=-1)
 
 
 def _target(means: Float[np.ndarray, "row action"]) -> float:
-    return float(_worth(np.clip((means[:, 1] - means[:, 0]) / ZETA, -1.0, 1.0), means))
+    return float(_welfare(np.clip((means[:, 1] - means[:, 0]) / ZETA, -1.0, 1.0), means))
 
 
 def _ends(draws: Float[np.ndarray, " draw"]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    ends: dict[str, float] = {}
     for level in LEVELS:
         low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
-        found |= {f"low{round(100 * level)}": float(low), f"high{round(100 * level)}": float(high)}
-    return found
+        ends |= {f"low{round(100 * level)}": float(low), f"high{round(100 * level)}": float(high)}
+    return ends
 
 
 def posterior_records(
@@ -108,7 +108,7 @@ def posterior_records(
         point = np.asarray(SURROGATE.scores(problem.model.apply(problem.params, jnp.asarray(x))))[:, 0]
         for case in TABLES[intervals].cases:
             f = _scores(problem, float(case), x, seed)
-            values = {"target": _target(means), "welfare": float(_worth(point, means)), **_ends(_worth(f, means))}
+            values = {"target": _target(means), "welfare": float(_welfare(point, means)), **_ends(_welfare(f, means))}
             tables[intervals].append(Record(case, *PAPER, number, values))
             if decisions and float(case) == DECISION_ETA:
                 p = np.mean(f >= 0, axis=0)
@@ -134,20 +134,20 @@ def _decisions(
             values |= {name: float(np.mean(column[mine])) for name, column in columns.items()}
         groups.append(Record(case, method, zeta, number, values))
 
-    def worth(treated: np.ndarray) -> float:
+    def welfare(treated: np.ndarray) -> float:
         return float(np.mean(np.where(treated, means[:, 1], means[:, 0])))
 
-    optimum, of_map, rules = worth(best), worth(chosen), []
+    optimum, of_map, rules = welfare(best), welfare(chosen), []
     for case in TABLES["posterior-threshold-rules"].cases:
         alpha = float(case)
         treated = threshold_rule(p, alpha=alpha).action == 1
         values = {
-            "welfare": worth(treated),
+            "welfare": welfare(treated),
             "map": of_map,
-            "difference": worth(treated) - of_map,
+            "difference": welfare(treated) - of_map,
             "uncertain": float(np.mean((p[:, 1] >= alpha) & (p[:, 1] <= 1 - alpha))),
             "change": float(np.mean(treated != chosen)),
-            "regret": optimum - worth(treated),
+            "regret": optimum - welfare(treated),
         }
         rules.append(Record(case, method, zeta, number, values))
     return {"action-disagreement": groups, "posterior-threshold-rules": rules}
@@ -160,8 +160,8 @@ def default_intervals(numbers: Sequence[int], start: int, settings: Settings) ->
     for number, policy in zip(numbers, policies, strict=True):
         fresh = DESIGN.sample(POINTS, seed=10**6 + start + number)
         drawn = policy.posterior().welfare(fresh.x, fresh.outcome_mean, draws=DRAWS, seed=start + number)
-        worth = float(np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1)))
-        values = {"target": _target(fresh.outcome_mean), "welfare": worth, **_ends(drawn.values)}
+        welfare = float(np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1)))
+        values = {"target": _target(fresh.outcome_mean), "welfare": welfare, **_ends(drawn.values)}
         lines.append(Record("auto", *DEFAULT, number, values))
     return lines
 
@@ -203,14 +203,14 @@ def example(settings: Settings, *, seed: int = 0) -> dict[str, np.ndarray]:
 
     grid = np.linspace(-2.5, 2.5, 201)
     taken = f(sample.x[test]) >= 0
-    worth = np.where(taken, sample.outcomes[test, 1], sample.outcomes[test, 0]).mean(axis=1)
+    welfare = np.where(taken, sample.outcomes[test, 1], sample.outcomes[test, 0]).mean(axis=1)
     gap = sample.outcomes[held, 1] - sample.outcomes[held, 0]
     return {
         "grid": grid,
         "draws": f(grid[:, None]),
         "map": at_map(grid[:, None]),
         "target": np.clip(DESIGN.effect(grid[:, None]) / ZETA, -1.0, 1.0),
-        "welfare": worth,
+        "welfare": welfare,
         "at_1": f(np.array([[1.0]]))[:, 0],
         "at_2": f(np.array([[2.0]]))[:, 0],
         "validation_loss": np.array(0.5 * np.mean((gap - at_map(sample.x[held])) ** 2)),

@@ -1,6 +1,6 @@
-"""Trials, how they are judged, and the settings of the paper's networks (section on experiments, appendix on details).
+"""Trials, what is measured on them, and the settings of the paper's networks (experiments, appendix on details).
 
-A trial is observed rows, the first of them to train on and the others to stop on, and new rows to judge with. What the
+A trial has observed rows, the first of them to train on and the others to stop on, and new rows for the test. What the
 text leaves open, and how it was settled, is in docs/paper.md.
 """
 
@@ -26,7 +26,9 @@ from gbpl.value.welfare import deterministic, regret, welfare
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["ZETAS", "Settings", "Trial", "default_records", "judged", "outcome_scale", "split"]
+__all__ = [
+    "ZETAS", "Settings", "Trial", "cross_validated", "default_records", "measures", "outcome_scale", "rule", "split",
+]  # fmt: skip
 
 ZETAS = (1.0, 0.1, 0.01, 0.001)
 REPORTED = {1.0: "1.0", 0.1: "0.1", 0.01: "0.01"}  # the last of the grid is only selected from
@@ -48,7 +50,7 @@ class Settings:
 
     @property
     def posterior_network(self) -> MLP:
-        """That of the one-dimensional example."""
+        """The network of the one-dimensional example."""
         return MLP((8,) if self.quick else (64, 64), activation="relu")
 
     @property
@@ -61,7 +63,7 @@ class Settings:
     def fit(
         self, problems: Sequence[StackProblem], objective: Objective, *, network: MLP | None = None, **training: Any
     ) -> list[StackFit]:
-        """All problems as one stack, with the paper's network and training but for what is given."""
+        """All problems as one stack, with the paper's network and training except for what is given."""
         device: Any = self.device
         config = replace(self.config, **training)
         return fit_stacks(problems, objective, network or self.network, config=config, device=device, progress=False)
@@ -78,8 +80,8 @@ class Settings:
 class Trial:
     """One data set: `train` of the observed rows come first, those to stop on follow; `test` is new.
 
-    With a log, `sample.action` and so on are what was observed, and `propensity` is what the learner is told of it.
-    `realized` says that the test is judged by realized outcomes, as in the paper's main tables.
+    With a log, `sample.action` and so on are what was observed, and `propensity` is what the learner knows of it.
+    `realized` says that the test counts realized outcomes, as in the paper's main tables.
     """
 
     number: int
@@ -127,18 +129,18 @@ def outcome_scale(outcomes: Float[np.ndarray, "row action"]) -> float:
     return whole.scale or 1.0
 
 
-def judged(trial: Trial, policy: Float[np.ndarray, "row action"]) -> dict[str, float]:
+def measures(trial: Trial, policy: Float[np.ndarray, "row action"]) -> dict[str, float]:
     """Welfare, regret and agreement of a policy on the test rows of a trial, as its table reports them."""
     test = trial.test
     best, chosen = np.argmax(test.outcome_mean, axis=1), deterministic(policy)
-    found = {"agreement": float(np.mean(best == chosen))}
+    agreement = {"agreement": float(np.mean(best == chosen))}
     if not trial.realized:
-        return {"welfare": welfare(policy, test.outcome_mean), "regret": regret(policy, test.outcome_mean), **found}
+        return {"welfare": welfare(policy, test.outcome_mean), "regret": regret(policy, test.outcome_mean), **agreement}
     return {
         "welfare": welfare(policy, test.outcomes),
         "regret": regret(policy, test.outcomes),
         "mean_regret": regret(policy, test.outcome_mean),
-        **found,
+        **agreement,
     }
 
 
@@ -148,22 +150,22 @@ def rule(policy: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row acti
 
 
 def cross_validated(
-    case: str, method: str, trial: Trial, worth: Sequence[float], found: Sequence[dict[str, float]]
+    case: str, method: str, trial: Trial, validation_welfare: Sequence[float], measured: Sequence[dict[str, float]]
 ) -> list[Record]:
     """Lines of a method's zetas, and of the one with the highest validation welfare."""
     lines = [
         Record(case, method, REPORTED[zeta], trial.number, values)
-        for zeta, values in zip(ZETAS, found, strict=True)
+        for zeta, values in zip(ZETAS, measured, strict=True)
         if zeta in REPORTED
     ]
-    best = int(np.argmax(worth))
-    return [*lines, Record(case, method, "CV", trial.number, {**found[best], "picked": ZETAS[best]})]
+    best = int(np.argmax(validation_welfare))
+    return [*lines, Record(case, method, "CV", trial.number, {**measured[best], "picked": ZETAS[best]})]
 
 
 def default_records(case: str, trials: Sequence[Trial], settings: Settings) -> list[Record]:
-    """The row beside the paper's: `GBPLNet()` on all observed rows, its rule judged as the others are."""
+    """The row beside the paper's: `GBPLNet()` on all observed rows, its rule measured as the others are."""
     policies = fit_many([settings.default(t.number) for t in trials], [t.data() for t in trials])
     return [
-        Record(case, *DEFAULT, trial.number, judged(trial, rule(policy.predict_proba(trial.test.x))))
+        Record(case, *DEFAULT, trial.number, measures(trial, rule(policy.predict_proba(trial.test.x))))
         for trial, policy in zip(trials, policies, strict=True)
     ]

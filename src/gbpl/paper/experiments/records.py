@@ -1,4 +1,4 @@
-"""What the studies leave: a line a trial, method and zeta, in one CSV file a table.
+"""What the studies leave: one line per trial, method and zeta, in one CSV file per table.
 
 A block of trials is written to a file of its own, under another name until it is whole, so that a run that is killed
 leaves blocks or nothing. Numbers are written with all their digits: a table made from the files is the same, bit for

@@ -1,4 +1,4 @@
-"""The paper's studies: which trials make which tables. A study is run in blocks of trials, each one stack or few."""
+"""The paper's studies: which trials make which tables. A study is run in blocks of trials, each a few stacks."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ Lines = Mapping[str, list[Record]]
 class Study:
     """Trials that make one table, or several. `run(case, part, numbers, settings)` gives the lines of some trials.
 
-    `part` is the paper's methods, or the default beside them; of the default `share` of the trials are run. `work` is
-    the rows that pass in a trial of each part, in thousands, roughly: it weighs the time left. `draws` says that the
+    `part` is the paper's methods, or the default beside them, of which only a `share` of the trials is run. `work` is
+    roughly the number of rows that pass in a trial of each part, in thousands, for the time left. `draws` says that the
     trials draw from posteriors.
     """
 
@@ -60,7 +60,7 @@ class Study:
         return TABLES[self.tables[0]].trials
 
     def count(self, part: str, trials: int | None) -> int:
-        """Trials of a part, if so many are asked for of the paper's."""
+        """Trials of a part, where `trials` of the paper's methods are asked for (None: as in the paper)."""
         asked = self.trials if trials is None else trials
         return asked if part == PAPER_PART else max(1, round(self.share * asked))
 
@@ -70,8 +70,8 @@ class Study:
 
 def _realized(sample: object, number: int, propensity: np.ndarray | None = None) -> Trial:
     observed, train, test = split(sample)  # type: ignore[arg-type]
-    told = None if propensity is None else propensity[: len(observed.x)]
-    return Trial(number, observed, train, test, True, told)
+    known = None if propensity is None else propensity[: len(observed.x)]
+    return Trial(number, observed, train, test, True, known)
 
 
 def _synthetic(design: Design, n: int, number: int) -> Trial:
@@ -104,7 +104,7 @@ def _uci_log(name: str, number: int, settings: Settings) -> Trial:
 
 
 def _curve(number: int, n: int, *, logged: bool, strength: float = 1.0, clip: float = CLIP) -> Trial:
-    """One fifth of the observed rows to stop on; judged on an independent sample by known means."""
+    """One fifth of the observed rows to stop on; the test is an independent sample with known means."""
     design = BinaryDesign("DGP2")
     test = design.sample(EVALUATION, seed=10**6 + number)
     if not logged:
@@ -244,7 +244,7 @@ STUDIES: Mapping[str, Study] = {
 
 def truths(settings: Settings, cases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
     """Exact optimal and oracle welfare of the design behind cases of tables; of UCI designs the mean over trials."""
-    found = {}
+    welfares = {}
     for name, case in cases:
         designs: list[Any]
         if name in ("uci", "cf-uci-binary"):
@@ -257,13 +257,13 @@ def truths(settings: Settings, cases: Sequence[tuple[str, str]]) -> dict[tuple[s
             designs = [BinaryDesign("DGP2")]
         else:
             designs = [OneDimensionalDesign()]
-        found[name, case] = {
+        welfares[name, case] = {
             "optimal": float(np.mean([design.optimal_welfare() for design in designs])),
             "oracle": float(np.mean([design.oracle_welfare() for design in designs])),
         }
-    return found
+    return welfares
 
 
 def load_table(name: str, data_dir: str | None) -> None:
-    """Have a UCI table at hand, or raise `DataUnavailableError`."""
+    """Make sure that a UCI table can be read, or raise `DataUnavailableError`."""
     _table(name, data_dir)

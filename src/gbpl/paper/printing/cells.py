@@ -1,7 +1,7 @@
 """Every printed number beside ours, and how far apart the two are.
 
 A standard error of ours is that of a mean over trials, sd / sqrt(trials) with ddof = 1; of a single trial there is
-none, and then nothing is said about the distance.
+none, and then there is no distance.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def printed_row(spec: TableSpec, row: Row) -> Mapping[str, str] | None:
 
 def cells(spec: TableSpec, records: Records) -> list[Cell]:
     """A cell for every printed number, and for every number of the default's rows."""
-    found = []
+    made = []
     shared: set[tuple[str, str]] = set()
     for row in table_rows(spec, records):
         line = printed_row(spec, row)
@@ -143,5 +143,5 @@ def cells(spec: TableSpec, records: Records) -> list[Cell]:
                 shared.add((row[0], column.name))
             error = line.get(column.error, "") if line else ""
             of_print = (float(text) if text else None, float(error) if error else None)
-            found.append(Cell(spec.name, *row, column, ours, se, *of_print, trials))
-    return found
+            made.append(Cell(spec.name, *row, column, ours, se, *of_print, trials))
+    return made

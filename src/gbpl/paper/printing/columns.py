@@ -23,11 +23,11 @@ COMPARED = ("mean", "coverage", "width")  # kinds with a standard error, set aga
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One printed number a row. `name` is the column of the printed file, `metric` what is read from the records.
+    """One printed number per row. `name` is the column of the printed file, `metric` what is read from the records.
 
     `kind` says what is made of the trials: "mean", "coverage" and mean "width" of an interval, "variance", "error"
     (the standard error), "quantile" (the 5 % one) or "total". `error` names the printed column with the standard error
-    of this one, `beside` the one printed in parentheses behind it. A `shared` number is printed once a case.
+    of this one, `beside` the one printed in parentheses behind it. A `shared` number is printed once per case.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Column:
     shared: bool = False
 
     def values(self, records: Records, row: Row) -> Float[np.ndarray, " trial"]:
-        """One number a trial, NaN where it has none."""
+        """One number per trial, NaN where it has none."""
         if self.kind not in ("coverage", "width"):
             return records.of(*row, self.metric)
         low, high = records.of(*row, f"low{self.metric}"), records.of(*row, f"high{self.metric}")

@@ -14,16 +14,16 @@ import numpy as np
 from gbpl.paper.experiments import catalog
 from gbpl.paper.experiments.records import Records
 from gbpl.paper.printing import panels
-from gbpl.plots import GREEN, GREY, GROUPS, RED, plot_scores, plot_welfare
+from gbpl.plots.posterior import GROUPS, plot_scores, plot_welfare
+from gbpl.plots.style import GREEN, GREY, RED
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["EXAMPLE", "draw"]
+__all__ = ["draw"]
 
-EXAMPLE = "posterior-example"  # the figures of the one-dimensional example, under this name in what `draw` returns
 ARRAYS = ("grid", "draws", "target", "map", "welfare", "at_1", "at_2")
 TITLES = {"DGP1 unscaled": "DGP1, x'w not divided"}
 DPI = 150
@@ -50,7 +50,7 @@ def draw(
             raise ValueError(f"example has no {', '.join(missing)}; it needs {', '.join(ARRAYS)}")
         for stem, picture in EXAMPLES.items():
             _save(picture(example), folder, stem)
-        written[EXAMPLE] = list(EXAMPLES)
+        written[catalog.EXAMPLE] = list(EXAMPLES)
     return written
 
 
@@ -83,24 +83,25 @@ def _title(spec: catalog.TableSpec, records: Records) -> str:
 
 def _legend(figure: Figure) -> None:
     """One legend for all panels, below them; what is printed has one entry, in grey."""
-    found: dict[str, Artist] = {}
+    handles: dict[str, Artist] = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if panels.PRINTED in found:
+            handles.setdefault(label, handle)
+    if panels.PRINTED in handles:
         from matplotlib.lines import Line2D
 
-        del found[panels.PRINTED]
+        del handles[panels.PRINTED]
         ring = Line2D([], [], linestyle="none", marker="o", markersize=8.0, markerfacecolor="none", color=GREY)
-        found[panels.PRINTED] = ring
+        handles[panels.PRINTED] = ring
     figure.legend(
-        list(found.values()), list(found), loc="outside lower center", ncols=len(found) if len(found) <= 5 else 4,
-        frameon=False, fontsize=panels.SMALL + 0.5, columnspacing=1.4, handlelength=1.8,
+        list(handles.values()), list(handles), loc="outside lower center",
+        ncols=len(handles) if len(handles) <= 5 else 4, frameon=False, fontsize=panels.SMALL + 0.5, columnspacing=1.4,
+        handlelength=1.8,
     )  # fmt: skip
 
 
 def _by_case(spec: catalog.TableSpec, records: Records, panel: Callable[..., Axes], label: str) -> Figure:
-    """A panel a case, variants in smaller print, and the rows of the table down the side, those with records."""
+    """One panel per case, variants in smaller print, and the rows of the table that have records down the side."""
     known = records.rows()
     variants = [variant for variant, _ in spec.variants]
     cases = [case for case in (*spec.cases, *variants) if any(row[0] == case for row in known)]

@@ -14,14 +14,15 @@ import numpy as np
 from gbpl.paper.experiments import catalog
 from gbpl.paper.experiments.records import Records
 from gbpl.paper.printing.cells import standard_error
-from gbpl.plots import BLUE, GREEN, GREY, ORANGE, RED, SKY
+from gbpl.paper.printing.columns import Column
+from gbpl.plots.style import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from jaxtyping import Float
     from matplotlib.axes import Axes
 
 __all__ = [
-    "box_panel", "coverage", "coverage_panel", "curve_panel", "mean_panel", "row_label", "summary", "threshold_panel",
+    "box_panel", "coverage_panel", "curve_panel", "mean_panel", "row_label", "summary", "threshold_panel",
     "trials_label",
 ]  # fmt: skip
 
@@ -46,7 +47,7 @@ ETA_INK: Mapping[str, tuple[str, str]] = {  # small eta dark, large eta light
 }  # fmt: skip
 PRINTED = "printed in the paper"
 SHIFT = 0.004  # between the etas' bars, of the nominal level
-SMALL, TEXT = 8.0, 9.0  # points: ticks, and what is to be read first
+SMALL, TEXT = 8.0, 9.0  # points: ticks, and labels
 
 
 def summary(values: Float[np.ndarray, " trial"]) -> tuple[float, float]:
@@ -54,13 +55,6 @@ def summary(values: Float[np.ndarray, " trial"]) -> tuple[float, float]:
     known = values[np.isfinite(values)]
     mean = float(known.mean()) if len(known) else np.nan
     return mean, standard_error(known)
-
-
-def coverage(records: Records, case: str, row: Row, level: float) -> Float[np.ndarray, " trial"]:
-    """1 where a trial's interval of this level holds its target, 0 where not, NaN where a number is missing."""
-    percent = round(100 * level)
-    low, high, target = (records.of(case, *row, name) for name in (f"low{percent}", f"high{percent}", "target"))
-    return np.where(np.isfinite(low + high + target), (low <= target) & (target <= high), np.nan)
 
 
 def row_label(row: Row) -> str:
@@ -111,7 +105,7 @@ def _name_rows(ax: Axes, rows: Sequence[Row]) -> Axes:
 
 
 def box_panel(ax: Axes, records: Records, case: str, rows: Sequence[Row], metric: str = "welfare") -> Axes:
-    """A box a row of the table: quartiles and median, whiskers to the last trial within 1.5 of the box's length."""
+    """One box per row of the table: quartiles and median, whiskers to the last trial within 1.5 of the box's length."""
     from matplotlib.cbook import boxplot_stats
 
     ax.use_sticky_edges = False  # a bar would take the margin at its side away
@@ -157,7 +151,7 @@ def curve_panel(
     printed: Sequence[Mapping[str, str]] = (),
     key: str = "",
 ) -> Axes:
-    """A line a row of the table over its cases, with one standard error each way, the default's on top.
+    """One line per row of the table over its cases, with one standard error each way, the default's on top.
 
     `places` are the cases on the axis. `spread` keeps the error bars of neighbouring rows apart by that much, in
     decades where the axis is `log`. Printed numbers of methods whose name begins with GBPLNet are open markers; `key`
@@ -200,7 +194,7 @@ def _ring(ax: Axes, at: Sequence[float] | np.ndarray, values: Sequence[float] | 
 
 
 def coverage_panel(ax: Axes, records: Records, etas: Sequence[str], row: Row) -> Axes:
-    """Share of trials whose welfare interval holds its target, against the nominal level, a line an eta.
+    """Share of trials whose welfare interval holds its target, against the nominal level, one line per eta.
 
     Points are moved a little to the side, so that bars of neighbours are seen.
     """
@@ -210,7 +204,8 @@ def coverage_panel(ax: Axes, records: Records, etas: Sequence[str], row: Row) ->
     ax.plot([levels[0], 1.0], [levels[0], 1.0], color=GREY, linestyle="--", linewidth=1.2, zorder=1, label="nominal")
     shifts = SHIFT * (np.arange(len(lines)) - (len(lines) - 1) / 2.0)
     for (case, which, label, color, mark), shift in zip(lines, shifts, strict=True):
-        pairs = np.array([summary(coverage(records, case, which, level)) for level in levels])
+        columns = [Column("", f"{100 * level:.0f}", "coverage") for level in levels]
+        pairs = np.array([summary(column.values(records, (case, *which))) for column in columns])
         if np.any(np.isfinite(pairs[:, 0])):
             strong = which == catalog.DEFAULT
             ax.errorbar(
@@ -228,7 +223,7 @@ def coverage_panel(ax: Axes, records: Records, etas: Sequence[str], row: Row) ->
 def threshold_panel(
     ax: Axes, records: Records, alphas: Sequence[str], rows: Sequence[Row], printed: Sequence[Mapping[str, str]] = ()
 ) -> Axes:
-    """Welfare difference from the MAP rule against the uncertain-region rate, a point an alpha, a line a method."""
+    """Welfare difference from the MAP rule by uncertain-region rate, one point per alpha and one line per method."""
     from matplotlib.ticker import Formatter
 
     ax.axhline(0.0, color=GREY, linestyle="--", linewidth=1.2, zorder=1, label="MAP rule")
@@ -253,8 +248,8 @@ def threshold_panel(
             if np.isfinite(x + y):
                 heights = np.array([y, y - se, y + se, ring])
                 ends[alpha].append((x, float(np.nanmin(heights)), float(np.nanmax(heights)), color))
-    for alpha, found in ends.items():
-        _name_alpha(ax, alpha, found)
+    for alpha, of_alpha in ends.items():
+        _name_alpha(ax, alpha, of_alpha)
     ax.margins(x=0.1, y=0.2)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:.1%}")
     ax.yaxis.set_major_formatter(lambda value, _: Formatter.fix_minus(f"{1000.0 * value:g}"))

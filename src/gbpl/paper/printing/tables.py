@@ -43,7 +43,7 @@ def signed(value: float) -> str:
 
 
 def pipe_table(heading: Sequence[str], rows: Iterable[Sequence[str]], align: str = "") -> str:
-    """A Markdown table; `align` has a letter l or r a column. A bar in a cell is escaped."""
+    """A Markdown table; `align` has one letter, l or r, per column. A bar in a cell is escaped."""
     bars = {"l": ":--", "r": "--:", "c": ":-:"}
     lines = [heading, [bars[letter] for letter in align[: len(heading)].ljust(len(heading), "l")], *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
@@ -74,8 +74,8 @@ def _entry(page: Layout, column: Column, records: Records, row: Row) -> str:
 
 def _shared_entry(page: Layout, column: Column, records: Records, rows: Sequence[Row]) -> str:
     """The one number of a case: that of its first row that has one."""
-    found = (row for row in rows if np.isfinite(column.values(records, row)).any())
-    return _entry(page, column, records, next(found, rows[0]))
+    present = (row for row in rows if np.isfinite(column.values(records, row)).any())
+    return _entry(page, column, records, next(present, rows[0]))
 
 
 def _blocks(spec: TableSpec, records: Records) -> list[list[Row]]:
@@ -89,7 +89,7 @@ def _names(page: Layout, row: Row) -> list[str]:
 
 
 def _entries(page: Layout, records: Records, rows: Sequence[Row]) -> list[list[str]]:
-    """The numbers of one case, a list a row."""
+    """The numbers of one case, one list per row."""
     paper = [row for row in rows if row[1:] != DEFAULT]
     return [
         [
@@ -103,7 +103,7 @@ def _entries(page: Layout, records: Records, rows: Sequence[Row]) -> list[list[s
 
 
 def markdown(spec: TableSpec, records: Records) -> str:
-    """The table with our numbers, a line a row; the default's rows are marked."""
+    """The table with our numbers, one line per row; the default's rows are marked."""
     page = layout(spec)
     heading = [page.heading, *(["method", "zeta"] if page.methods else []), *(c.heading for c in page.shown)]
     lines = [

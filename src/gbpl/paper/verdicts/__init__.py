@@ -1,1 +1,1 @@
-"""What the paper states, judged by the experiments."""
+"""What the paper states, and whether the experiments bear it out."""

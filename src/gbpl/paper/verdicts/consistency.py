@@ -65,30 +65,30 @@ class Check:
     @property
     def reasons(self) -> list[str]:
         """Why the print cannot come from the design; empty if nothing speaks against it."""
-        found = []
+        reasons = []
         if self.printed_best > self.optimal + FAR * self.printed_best_se:
-            found.append(
+            reasons.append(
                 f"the printed welfare {self.printed_best:.4f} ({self.printed_best_se:.4f}) is above "
                 f"{self.optimal:.4f}, the most any policy can have"
             )
         if abs(self.printed_oracle - self.oracle) > FAR * self.printed_error:
-            found.append(
+            reasons.append(
                 "welfare plus regret, the mean of the largest outcome whatever the learner, is "
                 f"{self.printed_oracle:.4f} in print and {self.oracle:.4f} in the design"
             )
-        return found
+        return reasons
 
 
 def _check(spec: TableSpec, records: Records, case: str, truth: Mapping[str, float]) -> Check:
     means = [layout(spec).column(name) for name in ("welfare_mean", "regret_mean")]
     lines = [line for line in printed(spec.name) if line[spec.key] == dict(spec.variants).get(case, case)]
     top = max(lines, key=lambda line: float(line["welfare_mean"]))
-    found = {
+    summaries = {
         row: [summary(column, column.values(records, row)) for column in means]
         for row in table_rows(spec, records)
         if row[0] == case and row[1:] != DEFAULT
     }
-    known = {row: pair for row, pair in found.items() if math.isfinite(pair[0][0])}
+    known = {row: pair for row, pair in summaries.items() if math.isfinite(pair[0][0])}
     best = max(known, key=lambda row: known[row][0][0]) if known else None
     ours = known[best] if best else [(math.nan, math.nan, 0)] * 2
     return Check(
@@ -119,8 +119,8 @@ def checks(records: Mapping[str, Records], truths: Mapping[tuple[str, str], Mapp
 
 def consistency_section(records: Mapping[str, Records], truths: Mapping[tuple[str, str], Mapping[str, float]]) -> str:
     """The part of the report on these tables; empty where none of them was run."""
-    found = checks(records, truths)
-    if not found:
+    made = checks(records, truths)
+    if not made:
         return ""
     heading = ["table", "case", "printed best", "best possible", "our best", "of"]
     heading += ["printed oracle", "exact oracle", "our oracle"]
@@ -134,7 +134,7 @@ def consistency_section(records: Mapping[str, Records], truths: Mapping[tuple[st
             check.best,
             *(number(value) for value in (check.printed_oracle, check.oracle, check.our_oracle)),
         ]
-        for check in found
+        for check in made
     ]
     return "\n\n".join(
         [
@@ -143,7 +143,7 @@ def consistency_section(records: Mapping[str, Records], truths: Mapping[tuple[st
             "plus realized-outcome regret is the oracle's welfare, the mean of the largest outcome, for every method. "
             "These tables are run on the designs as written, and only statements about methods are compared.",
             pipe_table(heading, rows, "llrrrlrrr"),
-            "\n".join(f"- {check.table}, {check.case}: {_words(check)}." for check in found),
+            "\n".join(f"- {check.table}, {check.case}: {_words(check)}." for check in made),
             "The printed tables also speak against each other, or against the text:",
             "\n".join(f"- {fact}" for fact in AGAINST_EACH_OTHER),
         ]

@@ -122,8 +122,8 @@ def _same_picks(records: Records) -> Verdict:
         <= CLEAR * two_shares_error(counts[z] / ours, ours, PICKED[z] / theirs, theirs)
         for z in PICKED
     ]
-    said = ", ".join(f"{zeta} in {count}" for zeta, count in counts.items())
-    return Verdict(HOLDS if all(near) else FAILS, f"of {ours} trials ours selects {said}")
+    chosen_zetas = ", ".join(f"{zeta} in {count}" for zeta, count in counts.items())
+    return Verdict(HOLDS if all(near) else FAILS, f"of {ours} trials ours selects {chosen_zetas}")
 
 
 def _never_one(records: Records) -> Verdict:

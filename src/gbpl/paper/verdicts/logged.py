@@ -51,10 +51,10 @@ def _steadier(records: Records) -> Verdict:
     pairs = [((case, dr, zeta), (case, ipw, zeta)) for case in DGPS for zeta in zetas]
     lower = sum(paired(records, *pair, _deviation).mean < 0 for pair in pairs)
     pooled = together(records, pairs, _deviation)
-    worth = [paired(records, *pair, "welfare").clear for pair in pairs]
+    welfare = [paired(records, *pair, "welfare").clear for pair in pairs]
     why = (
         f"from trial to trial the regret of DR deviates less in {lower} of {len(pairs)} pairs, on average by {pooled}; "
-        f"its welfare is clearly higher in {worth.count(1)} and clearly lower in {worth.count(-1)}"
+        f"its welfare is clearly higher in {welfare.count(1)} and clearly lower in {welfare.count(-1)}"
     )
     return Verdict(HOLDS if lower > len(pairs) / 2 and pooled.clear < 0 else FAILS, why)
 

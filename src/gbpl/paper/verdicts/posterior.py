@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gbpl.paper.experiments.catalog import LEVELS, TABLES
+from gbpl.paper.experiments.catalog import EXAMPLE, LEVELS, TABLES
 from gbpl.paper.printing.columns import Column, Row, layout
 from gbpl.paper.verdicts.verdict import (
     CLEAR,
@@ -24,9 +24,8 @@ from gbpl.paper.verdicts.verdict import (
 if TYPE_CHECKING:
     from gbpl.paper.experiments.records import Records
 
-__all__ = ["EXAMPLE", "PRINTED_EXAMPLE", "STATEMENTS"]
+__all__ = ["PRINTED_EXAMPLE", "STATEMENTS"]
 
-EXAMPLE = "posterior-example"
 PRINTED_EXAMPLE = {"validation_loss": 0.3482, "welfare_mean": 0.4699, "low": 0.3327, "high": 0.5021}
 NEAR = 0.02  # a coverage this close to its level is close, however many trials there are
 
@@ -41,12 +40,12 @@ def _interval(table: str, percent: int, kind: str) -> Column:
 
 
 def _closest(records: Records) -> Verdict:
-    """Judged by the numbers themselves: the eta whose coverage is nearest to 0.90."""
+    """By the numbers themselves: the eta whose coverage is nearest to 0.90."""
     column = _interval("uq-calibration", 90, "coverage")
-    found = {row[0]: level(records, row, column.values) for row in _only("uq-calibration")}
-    closest = min(found, key=lambda eta: round(abs(found[eta].mean - 0.9), 9))
-    said = ", ".join(f"{eta}: {gap.mean:.3f} ({gap.se:.3f})" for eta, gap in found.items())
-    return Verdict(HOLDS if closest == "4" else FAILS, f"closest is eta = {closest}; coverage by eta {said}")
+    coverage = {row[0]: level(records, row, column.values) for row in _only("uq-calibration")}
+    closest = min(coverage, key=lambda eta: round(abs(coverage[eta].mean - 0.9), 9))
+    numbers = ", ".join(f"{eta}: {gap.mean:.3f} ({gap.se:.3f})" for eta, gap in coverage.items())
+    return Verdict(HOLDS if closest == "4" else FAILS, f"closest is eta = {closest}; coverage by eta {numbers}")
 
 
 def _coverage_depends(records: Records) -> Verdict:
@@ -64,8 +63,8 @@ def _narrower(records: Records) -> Verdict:
     parts = {}
     for percent in (round(100 * share) for share in LEVELS):
         width = _interval("uq-evaluation", percent, "width").values
-        found = trend(records, [first, last], width, sign=-1)
-        parts[f"{percent} %"] = Verdict(found.word, f"width {found.why}")
+        verdict = trend(records, [first, last], width, sign=-1)
+        parts[f"{percent} %"] = Verdict(verdict.word, f"width {verdict.why}")
     return all_of(parts)
 
 
@@ -84,25 +83,25 @@ def _near_nominal(records: Records) -> Verdict:
 
 
 def _small_change(records: Records) -> Verdict:
-    found = {row[0]: level(records, row, "change") for row in _only("posterior-threshold-rules")}
-    said = ", ".join(f"{gap.mean:.4f} ({gap.se:.4f}) at {alpha}" for alpha, gap in found.items())
-    return Verdict(HOLDS if all(gap.mean < SMALL for gap in found.values()) else FAILS, f"share changed: {said}")
+    changed = {row[0]: level(records, row, "change") for row in _only("posterior-threshold-rules")}
+    numbers = ", ".join(f"{gap.mean:.4f} ({gap.se:.4f}) at {alpha}" for alpha, gap in changed.items())
+    return Verdict(HOLDS if all(gap.mean < SMALL for gap in changed.values()) else FAILS, f"share changed: {numbers}")
 
 
 def _small_loss(records: Records) -> Verdict:
     """No clear gain, and a loss of less than 5 % of the MAP rule's welfare."""
     rows = _only("posterior-threshold-rules")
-    found = {row[0]: (level(records, row, "difference"), level(records, row, "map").mean) for row in rows}
-    said = ", ".join(f"{gap} at {alpha}" for alpha, (gap, _) in found.items())
-    small = all(gap.clear <= 0 and -gap.mean < SMALL * abs(base) for gap, base in found.values())
-    return Verdict(HOLDS if small else FAILS, f"difference from the MAP rule {said}")
+    losses = {row[0]: (level(records, row, "difference"), level(records, row, "map").mean) for row in rows}
+    numbers = ", ".join(f"{gap} at {alpha}" for alpha, (gap, _) in losses.items())
+    small = all(gap.clear <= 0 and -gap.mean < SMALL * abs(base) for gap, base in losses.values())
+    return Verdict(HOLDS if small else FAILS, f"difference from the MAP rule {numbers}")
 
 
 def _example(records: Records) -> dict[str, float]:
-    found = {key: float(records.of("", "GBPLNet", "1.0", key)[0]) for key in PRINTED_EXAMPLE}
-    if not all(math.isfinite(value) for value in found.values()):
+    numbers = {key: float(records.of("", "GBPLNet", "1.0", key)[0]) for key in PRINTED_EXAMPLE}
+    if not all(math.isfinite(value) for value in numbers.values()):
         raise NotComparable("the example's run left no such numbers")
-    return found
+    return numbers
 
 
 def _one_run(records: Records) -> Verdict:

@@ -62,12 +62,12 @@ def _standing(spec: TableSpec, records: Records, case: str) -> Standing:
     """Regret against conditional means where it is kept, as it is without the noise of the test outcomes."""
     measure = "mean_regret" if "mean_regret" in spec.metrics else "regret"
     default, reference = (case, *DEFAULT), (case, *next(row for row in spec.rows if row[1] == "CV"))
-    found = {
+    means = {
         (case, *row): _try(records, (case, *row), None, measure).mean
         for row in spec.rows
         if not row[0].startswith("GBPLNet")
     }
-    known = {row: mean for row, mean in found.items() if math.isfinite(mean)}
+    known = {row: mean for row, mean in means.items() if math.isfinite(mean)}
     baseline = min(known, key=lambda row: known[row]) if known else None
     line = printed_row(spec, reference) if spec.group == "consistent" else None
     name = "regret" if "regret" in (line or {}) else "regret_mean"
@@ -100,13 +100,13 @@ def standing_section(records: Mapping[str, Records]) -> str:
     return "\n\n".join([f"## Where {DEFAULT[0]} stands", *parts]) if parts else ""
 
 
-def _regrets(found: Sequence[Standing]) -> str:
-    if not found:
+def _regrets(standings: Sequence[Standing]) -> str:
+    if not standings:
         return ""
     counts = {
-        "Against the printed GBPLNet (CV)": [s.against_print for s in found],
-        "Against GBPLNet (CV) as run here": [s.own for s in found],
-        "Against the best other method as run here, picked afterwards": [s.against_baseline for s in found],
+        "Against the printed GBPLNet (CV)": [s.against_print for s in standings],
+        "Against GBPLNet (CV) as run here": [s.own for s in standings],
+        "Against the best other method as run here, picked afterwards": [s.against_baseline for s in standings],
     }
     heading = ["table", "case", "default", "printed", "difference", "from ours (CV)", "best other", "from it"]
     rows = [
@@ -120,7 +120,7 @@ def _regrets(found: Sequence[Standing]) -> str:
             s.baseline,
             _text(s.against_baseline),
         ]
-        for s in found
+        for s in standings
     ]
     return "\n\n".join(
         [REGRETS, "\n".join(f"- {k}: {_count(v)}." for k, v in counts.items()), pipe_table(heading, rows, "llrrrrlr")]
@@ -143,9 +143,9 @@ def _intervals(records: Mapping[str, Records]) -> str:
     """Coverage and width of the default's welfare intervals, beside those at eta = 4, the one the paper settles on."""
     rows = []
     for name in ("uq-calibration", "uq-evaluation"):
-        found = {(c.case, c.column.name): c for c in cells(TABLES[name], records[name])} if name in records else {}
+        by_name = {(c.case, c.column.name): c for c in cells(TABLES[name], records[name])} if name in records else {}
         for column in layout(TABLES[name]).shown:
-            pair = [found.get((case, key)) for case in (AUTO, "4") for key in (column.name, column.beside)]
+            pair = [by_name.get((case, key)) for case in (AUTO, "4") for key in (column.name, column.beside)]
             if pair[0]:
                 rows.append([name, column.name, *(with_error(c.ours, c.se) if c else "--" for c in pair)])
     heading = ["table", "level", "coverage", "width", "coverage at eta = 4", "width at eta = 4"]

@@ -1,4 +1,4 @@
-"""How a sentence about results is judged: one meaning a word, the same in every statement.
+"""Verdicts on sentences about results: every word has one meaning, the same in all statements.
 
 Two rows are compared by the paired difference over their common trials, with its standard error. A difference is
 clear when it is more than CLEAR = 2 of its standard errors. A share is one of the welfare compared with.
@@ -87,8 +87,8 @@ def name_of(row: Row) -> str:
 
 def _series(records: Records, row: Row, measure: Measure) -> dict[int, float]:
     values = records.of(*row, measure) if isinstance(measure, str) else measure(records, row)
-    found = zip(records.trials(*row), values.tolist(), strict=True)
-    return {trial: value for trial, value in found if math.isfinite(value)}
+    pairs = zip(records.trials(*row), values.tolist(), strict=True)
+    return {trial: value for trial, value in pairs if math.isfinite(value)}
 
 
 def _gap(values: Sequence[float], *rows: Row) -> Gap:
@@ -111,12 +111,12 @@ def paired(records: Records, row: Row, other: Row, measure: Measure) -> Gap:
 
 def together(records: Records, pairs: Sequence[tuple[Row, Row]], measure: Measure) -> Gap:
     """Mean over pairs of their differences, trial by trial: one number for each trial that every pair has."""
-    found = []
+    differences = []
     for row, other in pairs:
         first, second = _series(records, row, measure), _series(records, other, measure)
-        found.append({trial: first[trial] - second[trial] for trial in first if trial in second})
-    common = [trial for trial in found[0] if all(trial in gaps for gaps in found)]
-    return _gap([float(np.mean([gaps[trial] for gaps in found])) for trial in common], *pairs[0])
+        differences.append({trial: first[trial] - second[trial] for trial in first if trial in second})
+    common = [trial for trial in differences[0] if all(trial in gaps for gaps in differences)]
+    return _gap([float(np.mean([gaps[trial] for gaps in differences])) for trial in common], *pairs[0])
 
 
 def all_of(parts: Mapping[str, Verdict]) -> Verdict:
@@ -138,11 +138,11 @@ def higher(
     """Clearly above each of `others` (below, with sign = -1); with `by`, by a share of the other within its ends."""
     gaps = {other: paired(records, row, other, measure) for other in others}
     holds = all(gap.clear == sign for gap in gaps.values())
-    said = [f"{name_of(other)} {gap}{_aside(gap, sign)}" for other, gap in gaps.items()]
-    if len(said) > 2:
-        nearest = min(range(len(said)), key=lambda i: sign * list(gaps.values())[i].mean)
-        said = [f"{said[nearest]}, the nearest of {len(said)}"]
-    why = f"{name_of(row)} against {', '.join(said)}"
+    comparisons = [f"{name_of(other)} {gap}{_aside(gap, sign)}" for other, gap in gaps.items()]
+    if len(comparisons) > 2:
+        nearest = min(range(len(comparisons)), key=lambda i: sign * list(gaps.values())[i].mean)
+        comparisons = [f"{comparisons[nearest]}, the nearest of {len(comparisons)}"]
+    why = f"{name_of(row)} against {', '.join(comparisons)}"
     if by:
         shares = [abs(gap.mean) / abs(level(records, other, measure).mean) for other, gap in gaps.items()]
         holds = holds and by[0] <= min(shares) and max(shares) < by[1]
@@ -190,14 +190,14 @@ def trend(records: Records, rows: Sequence[Row], measure: Measure, *, sign: int)
 
 def dependent(records: Records, scenarios: Mapping[str, Sequence[Row]], measure: Measure = "welfare") -> Verdict:
     """Whether which row is best, if any clearly is better than the worst, changes from scenario to scenario."""
-    patterns, said = [], []
+    patterns, reasons = [], []
     for scenario, rows in scenarios.items():
         order = sorted(rows, key=lambda row: level(records, row, measure).mean)
         gap = paired(records, order[-1], order[0], measure)
         patterns.append(order[-1][1:] if gap.clear else None)
         which = f"best {name_of(order[-1])}" if gap.clear else "none distinguishable"
-        said.append(f"{scenario} {which}, {gap} above {name_of(order[0])}")
-    return Verdict(HOLDS if len(set(patterns)) > 1 else FAILS, "; ".join(said))
+        reasons.append(f"{scenario} {which}, {gap} above {name_of(order[0])}")
+    return Verdict(HOLDS if len(set(patterns)) > 1 else FAILS, "; ".join(reasons))
 
 
 def each(cases: Sequence[str], rule: Callable[[Records, str], Verdict]) -> Callable[[Records], Verdict]:
@@ -215,8 +215,8 @@ class Statement:
     rule: Callable[[Records], Verdict]
     of_text: bool = True
 
-    def judge(self, records: Records) -> Verdict:
-        """The verdict on our records of its table; too few trials cannot be compared."""
+    def verdict(self, records: Records) -> Verdict:
+        """The verdict by our records of its table; too few trials cannot be compared."""
         try:
             return self.rule(records)
         except NotComparable as lacking:

@@ -1,0 +1,10 @@
+"""The public names. `__init__.py` imports each where it is first used."""
+
+from .overlap import plot_overlap
+from .posterior import plot_disagreement, plot_groups, plot_score_at, plot_scores, plot_threshold, plot_welfare
+from .studies import plot_coverage, plot_eta, plot_zeta_path
+
+__all__ = [
+    "plot_coverage", "plot_disagreement", "plot_eta", "plot_groups", "plot_overlap", "plot_score_at", "plot_scores",
+    "plot_threshold", "plot_welfare", "plot_zeta_path",
+]  # fmt: skip

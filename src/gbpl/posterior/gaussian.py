@@ -1,0 +1,128 @@
+"""A Gaussian over the last layer, hidden layers fixed: what the methods `last_layer` and `exact` share (appendix)."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.linalg
+
+from gbpl.posterior.curvature import features, last_layer, last_layer_draws, training_blocks
+from gbpl.posterior.problem import GaussianPosterior, JointPosterior, PosteriorError
+from gbpl.runtime.devices import quick_jit
+from gbpl.runtime.threads import few_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from jaxtyping import Array, Float, Int
+
+    from gbpl.surrogates import Surrogate
+
+__all__ = ["LastLayerGaussian", "factor_sums", "row_noise", "slices"]
+
+NOISE_ROWS = 1_024  # rows of noise made at a time
+KEPT_NOISE = 2_000  # numbers per row up to which blocks of noise are kept: 8 MB per block
+BLOCK = 10_000_000  # numbers in memory at a time in passing: 80 MB
+
+
+class LastLayerGaussian(GaussianPosterior, JointPosterior):
+    """A Gaussian over the weights of the last layer, in the order (basis, raw); a method sets `mean` and `root`."""
+
+    root: Float[np.ndarray, "weight weight"]  # lower Cholesky factor of the precision
+
+    @property
+    def covariance(self) -> Float[np.ndarray, "weight weight"]:
+        return scipy.linalg.cho_solve((self.root, True), np.eye(len(self.mean)))
+
+    def relative_precision(self) -> tuple[float, float]:
+        return factor_sums(self.root, self.problem.prior_sd)
+
+    def sample(self, draws: int, *, seed: int) -> Any:
+        noise = np.random.default_rng(seed).standard_normal((len(self.mean), draws))
+        with few_threads(len(self.mean)):
+            spread = scipy.linalg.solve_triangular(self.root, noise, lower=True, trans="T").T
+        return last_layer_draws(self.problem, self.mean + spread)
+
+    def joint_sample(self, draws: int, *, seed: int) -> Any:
+        """Draws as in `sample`, made so that members that share rows move together.
+
+        H^{-1} (sum_i sqrt(eta weight_i) phi_i (x) A_i' e_i + z / prior_sd), standard normal e_i and z, has covariance
+        H^{-1}. The e_i belong to the row and are the same for every member: a draw is one perturbation of the targets,
+        and every member of the committee answers it with the rows it has.
+        """
+        problem = self.problem
+        if problem.rows is None:
+            raise PosteriorError("joint draws need the numbers of the problem's rows; give Problem(rows=...)")
+        last = last_layer(problem.params)
+        pushed = np.zeros((*last.shape, draws))
+        for rows, basis, target, weight in training_blocks(problem):
+            root = np.asarray(_root(basis, last, target, problem.zeta, surrogate=problem.surrogate))
+            root = (root * np.sqrt(weight)[:, None, None])[: rows.stop - rows.start]
+            noise = row_noise(problem.rows[rows], root.shape[1], draws, seed)
+            answers = np.einsum("nsk,nsd->nkd", root, noise).reshape(len(root), -1)
+            pushed += (np.asarray(basis)[: len(root)].T @ answers).reshape(pushed.shape)
+        own = np.random.default_rng([seed, problem.seed]).standard_normal((len(self.mean), draws))
+        moved = np.sqrt(problem.eta) * pushed.reshape(len(self.mean), draws) + own / problem.prior_sd
+        with few_threads(len(self.mean)):
+            return last_layer_draws(problem, self.mean + scipy.linalg.cho_solve((self.root, True), moved).T)
+
+    def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
+        basis = features(self.problem.params, x, model=self.problem.model)
+        return jnp.einsum("nb,dbk->dnk", basis, last_layer(params))
+
+    def answer(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row score"]:
+        """Scores of draws to first order, s(MAP) + ds/dw (w - MAP): the model of which H is the posterior's precision.
+
+        Put through the squashing itself, wide draws are pulled towards the coin flip: their welfare is below the MAP's.
+        """
+        problem = self.problem
+        basis = features(problem.params, x, model=problem.model)
+        return _first_order(basis, last_layer(problem.params), last_layer(params), surrogate=problem.surrogate)
+
+
+@partial(quick_jit, static_argnames="surrogate")
+def _root(
+    basis: Array, last: Array, target: Array, zeta: float, *, surrogate: Surrogate
+) -> Float[Array, "row score raw"]:
+    return surrogate.curvature_root(basis @ last, target, zeta)
+
+
+@partial(quick_jit, static_argnames="surrogate")
+def _first_order(basis: Array, centre: Array, last: Array, *, surrogate: Surrogate) -> Float[Array, "draw row score"]:
+    scores, push = jax.linearize(surrogate.scores, basis @ centre)
+    return scores + jax.vmap(push)(jnp.einsum("nb,dbk->dnk", basis, last - centre))
+
+
+def row_noise(rows: Int[np.ndarray, " row"], scores: int, draws: int, seed: int) -> Float[np.ndarray, "row score draw"]:
+    """Standard normals of the given rows (sorted); those of a row are the same in every call."""
+    made = _noise_block if scores * draws <= KEPT_NOISE else _noise_block.__wrapped__
+    parts = []
+    for block in np.unique(rows // NOISE_ROWS):
+        inside = rows[rows // NOISE_ROWS == block] - block * NOISE_ROWS
+        parts.append(made(seed, int(block), scores, draws)[inside])
+    return np.concatenate(parts)
+
+
+@lru_cache(maxsize=16)  # members of a committee need the same rows one after the other
+def _noise_block(seed: int, block: int, scores: int, draws: int) -> Float[np.ndarray, "row score draw"]:
+    return np.random.default_rng([seed, block]).standard_normal((NOISE_ROWS, scores, draws), np.float32)
+
+
+def factor_sums(factor: Float[np.ndarray, "weight weight"], scale: float = 1.0) -> tuple[float, float]:
+    """log det M and tr(M^-1 - I) of M = scale^2 L L', from its lower factor L."""
+    inverse = 0.0
+    for block in slices(len(factor), len(factor)):
+        columns = np.eye(len(factor), block.stop - block.start, k=-block.start)
+        inverse += float(np.sum(scipy.linalg.solve_triangular(factor, columns, lower=True, check_finite=False) ** 2))
+    return 2.0 * float(np.sum(np.log(scale * np.diag(factor)))), inverse / scale**2 - len(factor)
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Slices of `count` things of `size` numbers each, of at most BLOCK numbers where one thing is not more."""
+    step = max(1, BLOCK // max(size, 1))
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))
