@@ -1,7 +1,7 @@
 """Learning in passes: seconds, memory and regret of `GBPL()` on arrays and on Parquet files.
 
     python benchmarks/large.py fit --rows 1000000              from arrays in memory
-    python benchmarks/large.py parquet --rows 10000000         from files of 1e5, 1e6, ... up to so many rows (--file F)
+    python benchmarks/large.py parquet --rows 10000000         from files of 1e5, 1e6, ... up to this size (--file F)
 
 The design has 20 standard normal features and 10 actions, smooth mean outcomes of a few features each, noise of
 standard deviation 1, and a softmax log of strength 0.5 with known propensities. Rows come in pieces with a seed each,

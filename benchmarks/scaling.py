@@ -7,7 +7,7 @@ devices  a stack of (10, 128, 128, 1) networks on 1,000 rows, batches of 128, 40
          4, ... CPU devices of as many cores, or GPUs where there are any; compilation is left out. The peak is that of
          large float32 products, one on each device at a time, in the same process. Eight epochs are one compiled block,
          after which members make place for others: the fewer epochs, the larger the share of that, which one core does
-ray      `gbpl reproduce synthetic-binary synthetic-K` here and on a Ray of one and of two workers with a core each:
+ray      `gbpl reproduce synthetic-binary synthetic-K` here and on a Ray of one and of two workers with one core each:
          seconds of the blocks, after Ray has started, and whether every record has the same bytes
 
 Speed-ups mean something only while nothing else runs.
@@ -73,7 +73,7 @@ def cores(count: int) -> set[int]:
 
 
 def one_count(count: int, members: int, epochs: int, platform: str) -> None:
-    """Seconds of the second fit, FLOP/s and the peak, for a process of its own, on so many cores or GPUs."""
+    """Seconds of the second fit, FLOP/s and the peak, for a process of its own, on some cores or GPUs."""
     if hasattr(os, "sched_setaffinity") and platform == "cpu":  # before XLA makes its threads
         os.sched_setaffinity(0, cores(count))
     from gbpl import MLP, Binary, FitConfig, Member, fit_stack
@@ -117,7 +117,7 @@ def devices(counts: list[int], members: int, epochs: int) -> None:
 
 
 def one_run(workers: int, trials: int, folder: Path) -> None:
-    """Seconds of the blocks of a reproduction, on a Ray of so many workers or, with none, here."""
+    """Seconds of the blocks of a reproduction, on a Ray of some workers or, with none, here."""
     from gbpl.paper.run import WALL, Run, reproduce
 
     if workers:

@@ -84,12 +84,12 @@ def test_neighbours_of_other_shapes(table, members, stack):
 
 
 def test_smaller_block_for_the_tail(table, members, stack, monkeypatch):
-    def tail(training, bank):
+    def tail(loop, bank):
         active = [place for place, number in enumerate(bank.seats) if number is not None]
-        size = max(training.block.rounded(len(active)), len(training.block.devices))
+        size = max(loop.block.rounded(len(active)), len(loop.block.devices))
         return (active + [place for place, number in enumerate(bank.seats) if number is None])[:size]
 
-    monkeypatch.setattr(gbpl.fitting.stack.Training, "_tail", tail)
+    monkeypatch.setattr(gbpl.fitting.stack.TrainingLoop, "_tail", tail)
     shrinking = fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
     assert_same(shrinking.params, stack.params)
 
@@ -270,7 +270,7 @@ def test_interrupt_leaves_nothing(table, members, monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gbpl.fitting.stack.Training, "_record", interrupt)
+    monkeypatch.setattr(gbpl.fitting.stack.TrainingLoop, "_record", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
 

@@ -166,9 +166,9 @@ def select_slots(tree: Any, places: Int[Array, " place"]) -> Any:
 class Block:
     """What is compiled for members of one shape, and the devices that share its slots.
 
-    A table has `table_rows` rows and `n_features` features. `n_train` is how many rows every member learns from, of
-    which the penalty |w|^2 / (2 prior_sd^2 eta n) speaks; None: those of its `train`. A `quick` block is compiled
-    without a search for the fastest products.
+    A table has `table_rows` rows and `n_features` features. `n_train` is the n of the penalty |w|^2 / (2 prior_sd^2 eta
+    n) of every member; None: the rows of its `train`. A `quick` block is compiled without a search for the fastest
+    products.
     """
 
     model: ScoreModel

@@ -20,7 +20,7 @@ from gbpl.fitting.batches import BlockData, Seats
 from gbpl.fitting.block import Block, Objective
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member
-from gbpl.fitting.stack import StackFit, Training, collect_stack
+from gbpl.fitting.stack import StackFit, TrainingLoop, collect_stack
 from gbpl.models.base import ScoreModel
 from gbpl.runtime.devices import as_aligned
 
@@ -106,7 +106,7 @@ class ChunkFit:
         with ThreadPoolExecutor(1) as pool:
             shape = 1, self.steps, len(banks[0]), self.size
             compiling = None if target is None else pool.submit(self.block.compile, banks[0], target, shape)
-            self.training = Training(self.block, banks, epoch_rows=self.steps * self.size)
+            self.loop = TrainingLoop(self.block, banks, epoch_rows=self.steps * self.size)
         if compiling is not None:
             compiling.result()
 
@@ -129,7 +129,7 @@ class ChunkFit:
 
         The next chunk is asked for before the members have learned from the last.
         """
-        fitted = dict(self.training.run(ChunkBatches(self, iter(chunks))))
+        fitted = dict(self.loop.run(ChunkBatches(self, iter(chunks))))
         return collect_stack(self.members, [fitted[number] for number in range(len(self.members))])
 
     def deal(

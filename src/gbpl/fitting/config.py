@@ -16,7 +16,7 @@ class FitConfig:
     """How members are trained: Adam, minibatches, early stopping on the validation loss.
 
     An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size` is the most
-    rows a step takes; None means 128, and less for small samples. The weights kept are those of the epoch with the
+    rows of a step; None means 128, and less for small samples. The weights kept are those of the epoch with the
     lowest validation loss. With `decay_steps` the learning rate falls to zero over that many steps, as half a cosine.
     """
 

@@ -1,4 +1,4 @@
-"""`Training`, the only training loop, and `fit_stack`, which runs it on rows in memory.
+"""`TrainingLoop`, the only training loop, and `fit_stack`, which runs it on rows in memory.
 
 Any number of members are fitted at once. Members sit in the slots of a compiled block of epochs and learn from the
 batches of a source: drawn from rows in memory, or from chunks that pass (`gbpl.fitting.chunks`). In memory, one that
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 __all__ = [
-    "FitConfig", "FittedMember", "NonFiniteLossError", "Objective", "StackFit", "StackProblem", "Training",
+    "FitConfig", "FittedMember", "NonFiniteLossError", "Objective", "StackFit", "StackProblem", "TrainingLoop",
     "collect_stack", "fit_stack", "fit_stacks",
 ]  # fmt: skip
 
@@ -148,7 +148,7 @@ def _fit_group(
     epochs = max(1, min(config.max_epochs, round(BLOCK_STEPS / steps)))
     source = DrawnBatches(members, block.share(data), config, (epochs, steps, size))
     seats: Seats = [number if number < len(members) else None for number in range(slots)]
-    yield from Training(block, [seats], epoch_rows=steps * size).run(source, bar)
+    yield from TrainingLoop(block, [seats], epoch_rows=steps * size).run(source, bar)
 
 
 class StackProblem(NamedTuple):
@@ -236,7 +236,7 @@ class _Bank:
         self.idle = np.array([number is None for number in seats])
 
 
-class Training:
+class TrainingLoop:
     """Members of one shape on their way through the slots of a block: the only training loop.
 
     `banks` says who is seated at first; the others take the slots of those who stop. The banks take turns: each has as

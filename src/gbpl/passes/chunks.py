@@ -113,7 +113,7 @@ class Passes:
     def chunk_fit(
         self, members: Sequence[Member], objective: Objective, model: ScoreModel, passes: int, target: Any = None
     ) -> ChunkFit:
-        """Members to be fitted in so many passes; with shapes of the `target` they are compiled for it at once."""
+        """Members to be fitted in some passes; with the shapes of `target` given, the block is compiled at once."""
         n = self.source.n_rows
         return ChunkFit(
             members, self.held, objective, model, self.config, self.devices,

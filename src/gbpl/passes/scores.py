@@ -42,14 +42,14 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
     target = jax.ShapeDtypeStruct((len(corrections) * passes.table_rows, width), np.float32)
     fitting = passes.chunk_fit(members, settings.surrogate, settings.model, count, target)
     shape = passes.folds, len(members) // passes.folds
-    initial = fitting.training.banks[0].state.params
+    initial = fitting.loop.banks[0].state.params
     params = jax.tree.map(lambda leaf: np.zeros((*shape, *leaf.shape[1:]), leaf.dtype), initial)
     policies = FoldOutputs(params, settings.model, passes.devices, settings.surrogate)
     policies.of(np.zeros((1, passes.source.n_features), np.float32), np.zeros(1, int))
 
 
 def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> StackFit:
-    """Fit the members of a plan in so many passes."""
+    """Fit the members of a plan in `count` passes."""
     fitting = passes.chunk_fit(plan.layout.members, plan.surrogate, plan.problem.settings.model, count)
     return passes.fit(fitting, _learned_from(plan, passes, outcomes, count))
 
