@@ -244,7 +244,7 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         "propensity zero",
         {"propensity": put(TABLE2, ((5, 1), 0.0))},
         ValueError,
-        r"propensity is 0 in row 5 \(1 such row\(s\)\); .*action 'wait', in \(0, 1\].*drop rows.*or leave it out",
+        r"propensity is 0 in row 5 \(1 such row\(s\)\); .*action 'wait', in \(0, 1\].*drop rows.*or correct it",
     ),
     ("propensity negative", {"propensity": put(TABLE2, ((5, 0), -0.1))}, ValueError, r"is -0\.1 in row 5 .*'treat'"),
     (

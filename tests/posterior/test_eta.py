@@ -20,7 +20,7 @@ from sklearn.linear_model import Ridge
 
 import gbpl.posterior.influence
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, welfare
-from gbpl.estimators.gbplnet import CALIBRATIONS
+from gbpl.estimators.training import CALIBRATIONS
 from gbpl.posterior.curvature import block_rows
 from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
 from gbpl.posterior.methods import PosteriorError

@@ -12,7 +12,7 @@ from gbpl.runtime.engines import in_chunks
 
 __all__ = ["fit_many"]
 
-FITS_A_TASK = 8
+FITS_PER_TASK = 8
 
 
 def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]], *, engine: str = "local") -> list[GBPLNet]:
@@ -47,7 +47,7 @@ def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]], *, 
             )
     if engine != "local":
         pairs = list(zip(policies, data, strict=True))
-        back = in_chunks(_fit_pairs, pairs, engine=engine, size=FITS_A_TASK, device=policies[0].device)
+        back = in_chunks(_fit_pairs, pairs, engine=engine, size=FITS_PER_TASK, device=policies[0].device)
         for policy, fitted in zip(policies, back, strict=True):
             policy.__dict__.update(fitted.__dict__)
         return list(policies)

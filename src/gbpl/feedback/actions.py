@@ -127,7 +127,7 @@ def _check_range(
         raise TableError(
             f"{name} is {chances[wrong][0]:g} in row {row_number(wrong, rows)} ({int(wrong.sum()):,} such row(s)); it "
             f"is the probability of {whose}, in {'(0, 1)' if below_one else '(0, 1]'}: drop rows in which there was no "
-            "choice, or leave it out to have it estimated"
+            "choice, or correct it"
         )
 
 
