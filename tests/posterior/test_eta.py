@@ -20,7 +20,7 @@ from sklearn.linear_model import Ridge
 
 import gbpl.posterior.influence
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, welfare
-from gbpl.estimators.training import CALIBRATIONS
+from gbpl.estimators.training import CALIBRATIONS, Training
 from gbpl.posterior.curvature import block_rows
 from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
 from gbpl.posterior.methods import PosteriorError
@@ -573,10 +573,16 @@ def test_bad_grids_are_refused(grid):
 # -- the estimator
 
 
+def afresh(policy, **kept):
+    """The policy as its fit left it, with nothing made of it yet but what is given."""
+    known = policy._training
+    policy._training = Training(known.fit, known.feedback, known.nuisances)
+    vars(policy._training).update(kept)
+    return policy
+
+
 def test_an_automatic_eta_is_calibrated_once(monkeypatch):
-    policy = fitted("softmax")
-    policy._training.choice.clear()
-    policy._training.posterior.clear()
+    policy = afresh(fitted("softmax"))
     asked = []
     monkeypatch.setitem(
         CALIBRATIONS, "information_matching", lambda fit, **options: asked.append(options) or information_matching(fit)
@@ -600,16 +606,15 @@ def test_an_automatic_eta_is_calibrated_once(monkeypatch):
 
 
 def test_the_bootstrap_needs_no_eta():
-    policy = fitted("softmax")
-    policy._training.choice.clear()
+    policy = afresh(fitted("softmax"))
     policy.posterior("bootstrap", refits=2)
-    assert not policy._training.choice
+    assert "auto_eta" not in vars(policy._training)
 
 
 def test_a_number_is_left_as_it_is():
     policy = fitted("number")
     policy.posterior()
-    assert not policy._training.choice
+    assert "auto_eta" not in vars(policy._training)
     scale = policy.outcome_scale_
     assert [part.problem.eta for part in policy.posterior().parts] == pytest.approx([3.0 * scale] * 2)
     assert [part.problem.eta for part in policy.posterior(eta=2.0).parts] == pytest.approx([2.0 * scale] * 2)
@@ -677,17 +682,11 @@ def test_population_welfare_adds_two_uncertainties(name, rule):
 @contextmanager
 def doubtful(policy, times):
     """The policy with a fraction of its calibrated precision."""
-    policy.posterior()
-    (choice,) = policy._training.choice
-    policy._training.choice[:] = [replace(choice, precision=choice.precision * times)]
-    policy._training.spread.clear()
-    policy._training.posterior.clear()
+    choice = policy._training.auto_eta
     try:
-        yield policy
+        yield afresh(policy, auto_eta=replace(choice, precision=choice.precision * times))
     finally:
-        policy._training.choice[:] = [choice]
-        policy._training.spread.clear()
-        policy._training.posterior.clear()
+        afresh(policy)
 
 
 def test_eta_counts_in_the_population_welfare():
@@ -715,8 +714,8 @@ def test_population_welfare_of_a_log():
 
 
 def test_population_welfare_uses_a_sample_of_many_rows(monkeypatch):
-    monkeypatch.setattr("gbpl.estimators.gbplnet.SPREAD_ROWS", 60)
-    monkeypatch.setattr("gbpl.estimators.gbplnet.SPREAD_DRAWS", 50)
+    monkeypatch.setattr("gbpl.estimators.training.SPREAD_ROWS", 60)
+    monkeypatch.setattr("gbpl.estimators.training.DRAWS", 50)
     policy, fit = fitted("linear"), path_of("linear")
     rows = np.random.default_rng([4, 2]).permutation(N)[:60]
     error = np.var(np.sum(fit.out_of_fold * Y2, axis=1), ddof=1) / N

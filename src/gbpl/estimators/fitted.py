@@ -184,9 +184,10 @@ class FittedPolicy(Policy):
         With a `baseline`, as in `value`, it is the gain over that; draws of one seed belong together. A `policy`, what
         a rule made of this one decides for each row out of fold (under a capacity, say), is evaluated in its place.
         """
+        training = self._committee_training("population_welfare", estimator)
         value = self.out_of_fold_value(policy, estimator=estimator, rule=rule, baseline=baseline)
         rng = np.random.default_rng([seed, 3])
-        spread = self._training.spread(rule, draws, seed)
+        spread = training.spread(rule, draws, seed)
         values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread, draws)
         what = "population welfare" if baseline is None else "gain in population welfare"
         return Draws(values, f"{what} of the {rule} policy")
