@@ -457,6 +457,27 @@ def _difference(one: np.ndarray, other: np.ndarray) -> str:
     return f"differs by at most {np.nanmax(np.abs(one.astype(float) - other.astype(float))):.3g}"
 
 
+def _policy_file(path: Path) -> tuple[Record, Record]:
+    """What a policy's file says, and its arrays."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        header = json.loads((file.metadata() or {})["gbpl policy"])
+        return json.loads(header["policy"]), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def _file_differences(one: Path, other: Path) -> list[str]:
+    if one.read_bytes() == other.read_bytes():
+        return []
+    (settings, arrays), (new_settings, new_arrays) = _policy_file(one), _policy_file(other)
+    names = sorted(arrays.keys() | new_arrays.keys())
+    said = [f"array {name} differs" for name in names if not np.array_equal(arrays.get(name), new_arrays.get(name))]
+    for name in sorted(settings.keys() | new_settings.keys()):
+        if settings.get(name) != new_settings.get(name):
+            said.append(f"{name} {settings.get(name)} became {new_settings.get(name)}")
+    return said or ["other bytes"]
+
+
 def compare(before: Path, after: Path) -> int:
     wrong = 0
     for folder in sorted(path for path in before.iterdir() if path.is_dir()):
@@ -469,15 +490,10 @@ def compare(before: Path, after: Path) -> int:
             said += [f"{key}: missing" for key in set(one) ^ set(two)]
             said += [f"{key}: {d}" for key in sorted(set(one) & set(two)) if (d := _difference(one[key], two[key]))]
         texts = [json.loads((place / "texts.json").read_text(encoding="utf-8")) for place in (folder, other)]
-        said += [
-            f"{key}: text differs"
-            for key in texts[0].keys() | texts[1].keys()
-            if texts[0].get(key) != texts[1].get(key)
-        ]
-        files = {path.relative_to(folder) for path in folder.rglob("*.gbpl")}
-        said += [
-            f"{path}: file differs" for path in files if (folder / path).read_bytes() != (other / path).read_bytes()
-        ]
+        keys = texts[0].keys() | texts[1].keys()
+        said += [f"{key}: text differs" for key in sorted(keys) if texts[0].get(key) != texts[1].get(key)]
+        for path in sorted(path.relative_to(folder) for path in folder.rglob("*.gbpl")):
+            said += [f"{path}: {d}" for d in _file_differences(folder / path, other / path)]
         print(f"{folder.name}: {'equal' if not said else '; '.join(said)}")
         wrong += bool(said)
     return wrong
