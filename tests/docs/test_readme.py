@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gbpl import FitConfig, GBPLNet
+import gbpl.estimators.gbplnet
+import gbpl.nuisance.averaged
+from gbpl import FitConfig, ForestFeatures, GBPLNet
 from gbpl.value.estimate import ESTIMATORS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,9 +20,12 @@ def blocks(language, text=README):
 
 
 @pytest.fixture(autouse=True)
-def _work_elsewhere(tmp_path, monkeypatch):
-    """Pages may write files; none of them belongs into the repository."""
+def _small_and_elsewhere(tmp_path, monkeypatch):
+    """Pages may write files, none of which belongs into the repository; learners are small, as no page is timed."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(FitConfig.__init__.__kwdefaults__, "max_epochs", 10)
+    monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "BESIDE", (ForestFeatures(trees=10, depth=4, components=16),))
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
