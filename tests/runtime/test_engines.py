@@ -24,7 +24,7 @@ import gbpl.runtime.engines
 import gbpl.study.decide_file
 from gbpl import MLP, Binary, FitConfig, GBPLNet, Member
 from gbpl.paper.run import Run, reproduce
-from gbpl.posterior.bootstrap import REFITS_A_TASK
+from gbpl.posterior.bootstrap import REFITS_PER_TASK
 from gbpl.posterior.methods import Problem, fit_bootstrap
 from gbpl.runtime.engines import RETRIES, WAITING, check_engine, in_chunks, run_tasks, task_needs
 from gbpl.study.decide_file import decide_dataset, decide_file
@@ -94,7 +94,7 @@ def bootstrap(engine: str) -> list[np.ndarray]:
     data = X.astype(np.float32), (Y[:, 1:] - Y[:, :1]).astype(np.float32)
     members = [Member(np.arange(start, start + 40), np.arange(20), seed=start) for start in (0, 20)]
     problem = Problem(MLP((4,)), Binary(), *data, None, 1.0, 1.0, 1.0, params=None)
-    refits = REFITS_A_TASK + 8
+    refits = REFITS_PER_TASK + 8
     parts = fit_bootstrap(
         [problem, problem], members, data, shares=np.array([0.75, 0.25]), refits=refits, seed=3,
         config=FitConfig(max_epochs=5, batch_size=20), device="cpu", progress=False, engine=engine,
