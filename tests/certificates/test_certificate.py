@@ -223,7 +223,7 @@ def test_propensities_that_vary_or_are_unknown_are_told() -> None:
     one = logged_rows(log_of(chances, actions, outcome), taken, 0.05, (0.0, 1.0), estimated=False)
     assert_allclose(one.width, 20.0)
     assert "actions not taken are unknown" in one.caveats[0]
-    with pytest.raises(ValueError, match=r"clip is 0.*a column for each action"):
+    with pytest.raises(ValueError, match=r"clip is 0.*one column per action"):
         logged_rows(log_of(chances, actions, outcome), taken, 0.0, (0.0, 1.0), estimated=False)
     guess = logged_rows(log_of(chances, actions, outcome), chances, 0.01, (0.0, 1.0), estimated=True)
     assert not guess.certified
@@ -460,7 +460,7 @@ def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"outcome_range": (0, 0.5)}, r"is 1 in row \d+ .* outside outcome_range=\(0, 0.5\).*cut"),
         ({"outcome_range": (0.5, 2)}, r"is 0 in row \d+ .* outside"),
         ({"outcome_range": (0, 1), "failure_probability": 1.0}, r"failure_probability must be in \(0, 1\), got 1"),
-        ({"outcome_range": (0, 1), "rule": "best"}, r"rule must be one of randomized, deterministic, got 'best'"),
+        ({"outcome_range": (0, 1), "rule": "best"}, r"rule must be 'deterministic' or 'randomized', got 'best'"),
         ({"outcome_range": (0, 1), "draws": 0}, r"draws must be a whole number >= 1, got 0"),
         ({"outcome_range": (0, 1), "folds": 1}, r"folds must be a whole number >= 2, got 1"),
         ({"outcome_range": (0, 1), "method": "map"}, r"method must be one of .*, got 'map'"),
