@@ -48,8 +48,8 @@ def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]], *, 
             )
     if engine != "local":
         pairs = list(zip(policies, data, strict=True))
-        returned = in_chunks(_fit_pairs, pairs, engine=engine, size=FITS_PER_TASK, device=policies[0].device)
-        for policy, fitted in zip(policies, returned, strict=True):
+        back = in_chunks(_fit_pairs, pairs, engine=engine, size=FITS_PER_TASK, device=policies[0].device)
+        for policy, fitted in zip(policies, back, strict=True):
             policy.__dict__.update(fitted.__dict__)
         return list(policies)
     feedback = [policy.read_training(**given) for policy, given in zip(policies, data, strict=True)]
