@@ -3,7 +3,7 @@
     python examples/email_targeting.py [--figures DIR] [--report FILE] [--data-dir DIR] [--full]
 
 Hillstrom's trial (64,000 customers, three arms) where hillstrom.csv is in the data folder (GBPL_DATA_DIR); otherwise a
-simulated campaign with the same columns, whose truth is known, so that everything estimated can be held against it.
+simulated campaign with the same columns, whose truth is known, so that every estimate can be compared with it.
 `--full` takes all customers and the default networks.
 """
 
@@ -21,7 +21,10 @@ from gbpl import MLP, FitConfig, GBPLNet, Study, learn
 from gbpl.datasets import Dataset, DataUnavailableError, EmailDesign, load
 from gbpl.study.summary import PROBABILITIES
 
-COST = {"Mens E-Mail": 0.01, "Womens E-Mail": 0.01}  # of an e-mail, in visits: a hundred are worth one visit
+COST = {
+    "Mens E-Mail": 0.01,
+    "Womens E-Mail": 0.01,
+}  # of an e-mail, in visits: a hundred for one visit
 CUSTOMERS, NEW_CUSTOMERS = 8_000, 20_000
 COLORS = {"Mens E-Mail": "#0072B2", "No E-Mail": "#BBBBBB", "Womens E-Mail": "#E69F00"}
 
@@ -37,7 +40,7 @@ def campaign(data_dir: Any, full: bool, seed: int) -> tuple[Dataset, EmailDesign
 
 
 def study_of(data: Dataset, full: bool, seed: int) -> Study:
-    """From the table to the policy: words are made numbers, missing values are handled, everything is judged."""
+    """From the table to the policy: text columns are encoded, missing values filled in, and everything evaluated."""
     quick = {"model": MLP(hidden=(32,)), "fit_config": FitConfig(learning_rate=3e-3, max_epochs=60)}
     small = GBPLNet(outcome_model=LinearRegression(), committee=3, nuisance_folds=3, random_state=seed, **quick)
     return learn(
@@ -47,7 +50,7 @@ def study_of(data: Dataset, full: bool, seed: int) -> Study:
 
 
 def truth_of(study: Study, design: EmailDesign, seed: int) -> dict[str, float]:
-    """What the policy, each arm and the best possible rule are worth to new customers, by their true chances."""
+    """True welfare of the policy, of each arm and of the best possible rule, for new customers."""
     new = design.frame(NEW_CUSTOMERS, seed=seed + 1)
     mean = design.outcome_mean(design.numeric(new)) - [COST.get(arm, 0.0) for arm in design.actions]
     place = {arm: number for number, arm in enumerate(design.actions)}
@@ -75,7 +78,7 @@ def table_of(study: Study, truth: dict[str, float]) -> list[dict[str, Any]]:
     return lines
 
 
-def tell(study: Study, lines: list[dict[str, Any]], truth: dict[str, float]) -> None:
+def show(study: Study, lines: list[dict[str, Any]], truth: dict[str, float]) -> None:
     data = study.summary["data"]
     print(f"{data['source']}: {data['rows']:,} customers, visits per customer net of cost")
     for line in lines:
@@ -130,7 +133,7 @@ def main(
     study = study_of(data, full, seed)
     truth = {} if design is None else truth_of(study, design, seed)
     lines = table_of(study, truth)
-    tell(study, lines, truth)
+    show(study, lines, truth)
     if report is not None:
         study.report(report)
     if figures is not None:

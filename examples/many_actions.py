@@ -1,10 +1,11 @@
-"""Ten actions, one guess a picture: reading digits from a log that says only whether the guess was right.
+"""Ten actions, one guess per picture: reading digits from a log that says only whether the guess was right.
 
     python examples/many_actions.py [--figures DIR] [--full]
 
-A policy that knows nothing of digits guessed once for each of scikit-learn's 1,797 pictures, with known chances. From
-1,200 such rows policies are learned with several pseudo-outcomes, and judged on the other 597 twice: by the log, as one
-would have to, and by the labels, which nothing learned from. `--full` fits the default networks.
+A policy that knows nothing about digits guessed once for each of scikit-learn's 1,797 pictures, with known chances.
+Policies are learned from 1,200 such rows with several pseudo-outcomes, and evaluated on the other 597 twice: by the
+log, as one would have to in practice, and by the labels, which nothing has learned from. `--full` fits the
+default networks.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def estimator(full: bool, seed: int, **settings: Any) -> GBPLNet:
 
 
 def rows(seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """The log of the training rows and of the test rows as arguments of `fit`; the right answers of both."""
+    """The log of the training rows and of the test rows as arguments of `fit`, and the right answers for both."""
     data, answers = load("digits_logged"), load("digits")
     log = {name: np.asarray(part) for name, part in data.arguments().items()}
     right = answers.frame[answers.outcomes].to_numpy(float)
@@ -43,7 +44,7 @@ def rows(seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.nd
 
 
 def by_labels(policy: GBPLNet, x: np.ndarray, right: np.ndarray) -> dict[str, Any]:
-    """Share of right answers on the test rows: of the most probable answer, of a drawn one, and digit by digit."""
+    """Share of right answers on the test rows: of the most probable answer, of a random draw, and by digit."""
     chance = policy.predict_proba(x)
     hit = right[np.arange(len(x)), chance.argmax(axis=1)]
     return {
@@ -58,55 +59,55 @@ def learned(
     train: dict[str, Any], test: dict[str, Any], right: list[np.ndarray], full: bool, seed: int
 ) -> tuple[dict[str, dict[str, Any]], OverlapReport]:
     """Each construction, then full feedback on the same rows and on a tenth of them; and the overlap of the log."""
-    found: dict[str, dict[str, Any]] = {}
+    policies: dict[str, dict[str, Any]] = {}
     for name in CONSTRUCTIONS:
         policy = estimator(full, seed, pseudo_outcome=name).fit(**train)
         by_log = policy.value(**test, estimator="snipw")
         inside = policy.out_of_fold_value(estimator="ipw" if name == "ipw" else "dr")
-        found[name] = by_labels(policy, test["X"], right[1])
-        found[name] |= {"log": by_log.to_dict(), "inside": inside.to_dict()}
+        policies[name] = by_labels(policy, test["X"], right[1])
+        policies[name] |= {"log": by_log.to_dict(), "inside": inside.to_dict()}
         if name == "dr":
             overlap = policy.overlap_
     for count in (TRAIN, FEW):
         policy = estimator(full, seed).fit(train["X"][:count], right[0][:count])
-        found[f"labels, {count:,} rows"] = by_labels(policy, test["X"], right[1])
-    return found, overlap
+        policies[f"labels, {count:,} rows"] = by_labels(policy, test["X"], right[1])
+    return policies, overlap
 
 
-def tell(found: dict[str, dict[str, Any]], log: dict[str, Any]) -> None:
+def show(policies: dict[str, dict[str, Any]], log: dict[str, Any]) -> None:
     print(f"the log: {log['rows']:,} guesses to learn from, {log['hits']} of them right ({log['share']:.1%})")
     print(f"  chance of the guess made: {log['smallest']:.3f} to {log['largest']:.3f}; {log['overlap']}")
-    print(f"  effective rows of a digit: {min(log['effective']):.0f} to {max(log['effective']):.0f}")
+    print(f"  effective rows per digit: {min(log['effective']):.0f} to {max(log['effective']):.0f}")
     print("right on the 597 other pictures:   truth          by their log           inside     drawn")
     print(f"  {'the policy that wrote the log':31} {log['truth']:.3f}")
     print(f"  {'a digit at random':31} 0.100")
-    for name, part in found.items():
-        said = f"  {name:31} {part['accuracy']:.3f} ({part['se']:.3f})"
+    for name, part in policies.items():
+        line = f"  {name:31} {part['accuracy']:.3f} ({part['se']:.3f})"
         if "log" in part:
             value, inside = part["log"], part["inside"]["estimate"]
-            said += f"  {value['estimate']:.3f} ({value['low']:.3f} to {value['high']:.3f})  {inside:.3f}"
-        print(f"{said:80} {part['drawn']:.3f}")
+            line += f"  {value['estimate']:.3f} ({value['low']:.3f} to {value['high']:.3f})  {inside:.3f}"
+        print(f"{line:80} {part['drawn']:.3f}")
 
 
-def draw(found: dict[str, dict[str, Any]], log: dict[str, Any], folder: Path) -> None:
+def draw(policies: dict[str, dict[str, Any]], log: dict[str, Any], folder: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.4, 3.4), dpi=100, layout="constrained")
     left, right = figure.subplots(1, 2)
-    for place, part in enumerate(reversed(found.values())):
+    for place, part in enumerate(reversed(policies.values())):
         if "log" in part:
             ends = [part["log"]["low"], part["log"]["high"]]
             left.plot(ends, [place, place], color="#0072B2", lw=2)
             left.plot(part["log"]["estimate"], place, "o", color="#0072B2", label="by the log, 95 %")
         left.plot(part["accuracy"], place, "x", color="#D55E00", ms=8, mew=2, label="by the labels")
     left.axvline(log["truth"], color="#767676", ls=":", label="policy of the log")
-    handles = dict(zip(*left.get_legend_handles_labels()[::-1], strict=True))  # each name once
+    handles = dict(zip(*left.get_legend_handles_labels()[::-1], strict=True))  # one entry per name
     left.legend(handles.values(), handles.keys(), frameon=False, fontsize=8, loc="lower center",
                 bbox_to_anchor=(0.4, 1.0), ncols=3, handlelength=1, columnspacing=1)  # fmt: skip
-    left.set_yticks(range(len(found)), list(reversed(found)))
-    left.set(xlabel="share right on other pictures", xlim=(0, 1.02), ylim=(-0.5, len(found) - 0.5))
+    left.set_yticks(range(len(policies)), list(reversed(policies)))
+    left.set(xlabel="share right on other pictures", xlim=(0, 1.02), ylim=(-0.5, len(policies) - 0.5))
     for name, color, marker in ((f"labels, {TRAIN:,} rows", "#E69F00", "s"), ("dr", "#0072B2", "o")):
-        right.plot(range(10), found[name]["by_digit"], marker, color=color, ms=7, label=name)
+        right.plot(range(10), policies[name]["by_digit"], marker, color=color, ms=7, label=name)
     right.set_xticks(range(10), [f"{digit}\n{hits}" for digit, hits in enumerate(log["hits_by_digit"])])
     right.set(xlabel="digit (below: right guesses in the log)", ylabel="share right, by digit", ylim=(None, 1.02))
     right.grid(axis="y", alpha=0.3)
@@ -120,7 +121,7 @@ def draw(found: dict[str, dict[str, Any]], log: dict[str, Any], folder: Path) ->
 def main(*, full: bool = False, figures: Path | None = None, seed: int = 0) -> dict[str, Any]:
     """Accuracy of each construction on other pictures, by their log and by their labels; the log in numbers."""
     train, test, *right = rows(seed)
-    found, overlap = learned(train, test, right, full, seed)
+    policies, overlap = learned(train, test, right, full, seed)
     hit = train["y"] == 1
     log = {
         "rows": len(hit), "hits": int(hit.sum()), "share": float(hit.mean()), "truth": float(test["y"].mean()),
@@ -129,10 +130,10 @@ def main(*, full: bool = False, figures: Path | None = None, seed: int = 0) -> d
         "effective": overlap.effective_size_by_action.tolist(),
         "overlap": "; ".join(overlap.reasons()) or "the overlap is not weak",
     }  # fmt: skip
-    tell(found, log)
+    show(policies, log)
     if figures is not None:
-        draw(found, log, figures)
-    return {"found": found, "log": log}
+        draw(policies, log, figures)
+    return {"policies": policies, "log": log}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A portfolio is a randomized policy: weights over assets, learned from months in which the return of each was seen.
+"""A portfolio is a randomized policy: weights over assets, learned from months in which all returns are known.
 
     python examples/portfolio.py [--figures DIR] [--full]
 
 Twelve American industries, 1950 to 2017. Every seven years from 1975 on, policies are fitted to all earlier months;
-their probabilities are the weights of the months that follow. Against them stand equal weights and mean-variance
-portfolios made from the same months. `--full` refits every year, with small networks instead of linear scores.
+their probabilities are the weights of the months that follow. They are compared with equal weights and with
+mean-variance portfolios from the same months. `--full` refits every year, with small networks instead of linear scores.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from sklearn.covariance import LedoitWolf
 from gbpl import MLP, FitConfig, GBPLNet, Linear, fit_many
 from gbpl.datasets import load
 
-FIRST, LAST = 1975, 2017  # years in which months are held
-ZETAS = (0.01, 0.03, 0.1, 0.3)  # in returns of a month: the penalty is zeta/2 times the sum of squared weights
-SHOWN = 0.1  # the zeta whose posterior is drawn
+FIRST, LAST = 1975, 2017  # first and last year of the months held
+ZETAS = (0.01, 0.03, 0.1, 0.3)  # in monthly returns: the penalty is zeta/2 times the sum of squared weights
+SHOWN = 0.1  # the zeta whose posterior is shown
 AVERSION = {"mean-variance": 4.0, "minimum variance": np.inf}  # to the variance of a month's return
 PERIODS = (1975, 1985, 1996, 2006, 2018)
 BLOCK, RESAMPLES, DRAWS = 12, 2_000, 400  # months and series of the bootstrap; draws of the posterior
@@ -34,9 +34,9 @@ def months() -> dict[str, Any]:
     """In order of time: features known when a month begins, its returns, and the bill rate of the month before."""
     data = load("french")
     table = data.frame.sort_values(data.time)
-    found = {name: table[part].to_numpy() for name, part in (("x", data.features), ("y", data.outcomes))}
-    found |= {"bill": table["RF_last"].to_numpy(), "year": table[data.time].dt.year.to_numpy()}
-    return found | {"names": data.outcomes}
+    columns = {name: table[part].to_numpy() for name, part in (("x", data.features), ("y", data.outcomes))}
+    columns |= {"bill": table["RF_last"].to_numpy(), "year": table[data.time].dt.year.to_numpy()}
+    return columns | {"names": data.outcomes}
 
 
 def windows(year: np.ndarray, step: int) -> Windows:
@@ -46,7 +46,7 @@ def windows(year: np.ndarray, step: int) -> Windows:
 
 
 def fit_windows(x: np.ndarray, y: np.ndarray, parts: Windows, zetas: Any, full: bool) -> dict[Any, list[GBPLNet]]:
-    """For each zeta a fit to the past of each window; all of them train as one stack."""
+    """For each zeta, one fit to the past of each window; all of them train as one stack."""
     model = {"model": MLP(hidden=(16,))} if full else {"model": Linear(), "fit_config": FitConfig(learning_rate=0.01)}
     made = {zeta: [GBPLNet(zeta=zeta, random_state=0, **model) for _ in parts] for zeta in zetas}
     fit_many([one for some in made.values() for one in some], [{"X": x[a], "y": y[a]} for _ in zetas for a, _ in parts])
@@ -61,12 +61,12 @@ def mean_variance(past: np.ndarray, aversion: float) -> np.ndarray:
     """argmax of w'm - aversion/2 w'Sw over w >= 0 that sum to one: S by Ledoit and Wolf, m half way to its average."""
     covariance, mean = 1e3 * LedoitWolf().fit(past).covariance_, past.mean(axis=0)
     pull = 1e3 * (mean + mean.mean()) / 2 / aversion
-    found = minimize(
+    best = minimize(
         lambda w: w @ covariance @ w / 2 - w @ pull, np.full(len(mean), 1 / len(mean)),
         jac=lambda w: covariance @ w - pull, bounds=[(0, 1)] * len(mean),
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
     )  # fmt: skip
-    return found.x / found.x.sum()
+    return best.x / best.x.sum()
 
 
 def turnover(weights: np.ndarray, returns: np.ndarray) -> float:
@@ -76,39 +76,39 @@ def turnover(weights: np.ndarray, returns: np.ndarray) -> float:
 
 
 def measures(weights: dict[str, np.ndarray], returns: np.ndarray, bill: np.ndarray) -> dict[str, dict[str, float]]:
-    """Of a year, over bills: mean, volatility, Sharpe ratio, and what is gained over equal weights, with errors.
+    """Per year, in excess of bills: mean, volatility, Sharpe ratio, and gains over equal weights, with errors.
 
     Errors are standard deviations over series made of blocks of twelve months, the same for every portfolio.
     """
     n = len(returns)
     begin = np.random.default_rng(0).integers(n, size=(RESAMPLES, -(-n // BLOCK), 1))
     drawn = ((begin + np.arange(BLOCK)) % n).reshape(RESAMPLES, -1)[:, :n]
-    drawn = np.vstack([np.arange(n), drawn])  # the first series is the one that was seen
+    drawn = np.vstack([np.arange(n), drawn])  # the first series is the observed one
     known: dict[str, dict[str, np.ndarray]] = {}
     for name, table in weights.items():
         series = (np.sum(table * returns, axis=1) - bill)[drawn]
         mean, volatility = 12 * series.mean(axis=1), np.sqrt(12) * series.std(axis=1)
         known[name] = {"mean": mean, "volatility": volatility, "sharpe": mean / volatility}
         known[name] |= {f"{key} gain": known[name][key] - known["equal"][key] for key in ("mean", "sharpe")}
-    found = {name: {key: float(of[0]) for key, of in part.items()} for name, part in known.items()}
-    for name, part in found.items():
+    results = {name: {key: float(of[0]) for key, of in part.items()} for name, part in known.items()}
+    for name, part in results.items():
         part |= {f"{key} se": float(of[1:].std()) for key, of in known[name].items()}
         part |= {"assets": float(1 / np.mean(np.sum(weights[name] ** 2, axis=1)))}
         part |= {"turnover": turnover(weights[name], returns)}
-    return found
+    return results
 
 
 def posterior_of(fitted: list[GBPLNet], x: np.ndarray, y: np.ndarray, parts: Windows) -> dict[str, np.ndarray]:
-    """Draws of the mean return over all months held, a year, and of the mean weights over those of the last window."""
+    """Draws of the mean annual return over all months held, and of the mean weights in the last window."""
     posteriors, count, mean = [policy.posterior() for policy in fitted], sum(len(b) for _, b in parts), np.zeros(DRAWS)
     for number, (posterior, (_, held)) in enumerate(zip(posteriors, parts, strict=True)):
         mean += 12 * len(held) / count * posterior.welfare(x[held], y[held], draws=DRAWS, seed=number).values
     return {"mean": mean, "weights": posteriors[-1].scores(x[parts[-1][1]], draws=DRAWS).mean(axis=1)}
 
 
-def tell(found: dict[str, dict[str, float]], draws: np.ndarray, ahead: np.ndarray, year: np.ndarray) -> None:
+def show(results: dict[str, dict[str, float]], draws: np.ndarray, ahead: np.ndarray, year: np.ndarray) -> None:
     print(f"{'a year, over bills':19}mean   (se) volat. Sharpe (se)     gain (se)  in Sharpe (se) assets turnover")
-    for name, part in found.items():
+    for name, part in results.items():
         line = f"{name:17}{part['mean']:6.1%} ({part['mean se']:.1%}){part['volatility']:6.1%}{part['sharpe']:6.2f}"
         line += f" ({part['sharpe se']:.2f}){part['mean gain']:8.2%} ({part['mean gain se']:.2%})"
         line += f"{part['sharpe gain']:6.2f} ({part['sharpe gain se']:.2f}){part['assets']:7.1f}{part['turnover']:7.1%}"
@@ -117,9 +117,9 @@ def tell(found: dict[str, dict[str, float]], draws: np.ndarray, ahead: np.ndarra
     print(f"posterior of the mean at zeta {SHOWN}: {draws.mean():.1%}, 90 % between {low:.1%} and {high:.1%}")
     parts = [f"{a}-{(b - 1) % 100:02} {12 * ahead[(year >= a) & (year < b)].mean():+.2%}" for a, b in pairwise(PERIODS)]
     print("what zeta auto gains in the mean:", ", ".join(parts))
-    auto, equal = found["gbpl, zeta auto"], found["equal"]
+    auto, equal = results["gbpl, zeta auto"], results["equal"]
     traded = 12 * (auto["turnover"] - equal["turnover"])
-    print(f"it is gone where selling and buying again costs {auto['mean gain'] / traded:.2%}")
+    print(f"the gain is zero if selling and buying again costs {auto['mean gain'] / traded:.2%}")
 
 
 def draw(weights: dict[str, np.ndarray], posterior: np.ndarray, ahead: np.ndarray, data: dict[str, Any], folder: Path):
@@ -160,13 +160,13 @@ def main(*, full: bool = False, figures: Path | None = None) -> dict[str, Any]:
         weights[name] = np.concatenate([np.tile(mean_variance(y[a], aversion), (len(b), 1)) for a, b in parts])
     fits = fit_windows(x, y, parts, ("auto", *ZETAS), full)
     weights |= {f"gbpl, zeta {zeta}": weights_of(fitted, x, parts) for zeta, fitted in fits.items()}
-    found = measures(weights, y[held], data["bill"][held])
+    results = measures(weights, y[held], data["bill"][held])
     posterior = posterior_of(fits[SHOWN], x, y, parts)
     ahead = np.sum((weights["gbpl, zeta auto"] - weights["equal"]) * y[held], axis=1)
-    tell(found, posterior["mean"] - 12 * data["bill"][held].mean(), ahead, data["year"][held])
+    show(results, posterior["mean"] - 12 * data["bill"][held].mean(), ahead, data["year"][held])
     if figures is not None:
         draw(weights, posterior["weights"], ahead, data, figures)
-    return {"measures": found, "weights": weights, "posterior": posterior}
+    return {"measures": results, "weights": weights, "posterior": posterior}
 
 
 if __name__ == "__main__":

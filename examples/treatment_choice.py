@@ -2,9 +2,9 @@
 
     python examples/treatment_choice.py [--figures DIR] [--data-dir DIR] [--full]
 
-Cash for people in Malawi who come to learn the result of an HIV test (Thornton 2008), and work for men who had none
+Cash for people in Malawi who come to learn the result of an HIV test (Thornton 2008), and jobs for men who had none
 (the NSW programme; LaLonde 1986). With the file jtpa_kt.csv in the data folder (GBPL_DATA_DIR) also job training under
-JTPA at 774 dollars a person. `--full` fits the default networks instead of small ones.
+JTPA at 774 dollars per person. `--full` fits the default networks instead of small ones.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gbpl import MLP, FitConfig, GBPLNet, Study, Value, learn
 from gbpl.datasets import Dataset, DataUnavailableError, load
 
 PLACES = 0.5  # the largest share of people who can get it
-# What one person costs, in units of the outcome. For cash: five payments are worth one more person who learns the
-# result. For work a round number; that of training is in the literature.
+# Cost per person, in units of the outcome. Cash: one more person who learns the result is worth five payments. Work: a
+# round number. Training: the number in the literature.
 COST = {"thornton_hiv": 0.2, "nsw": 1000.0, "jtpa": 774.0}
 WHAT = {"thornton_hiv": "cash: share who come", "nsw": "work: dollars in 1978", "jtpa": "training: dollars, 30 months"}
 
@@ -35,9 +35,9 @@ def estimator(full: bool, seed: int) -> GBPLNet:
 
 
 def study_of(data: Dataset, full: bool, seed: int) -> Study:
-    """Action 1 costs something and is limited; whoever is left gets action 0."""
+    """Action 1 costs something and is limited; the others get action 0."""
     frame, group = data.frame, None
-    if data.name == "thornton_hiv":  # people of a village walk the same way: they stay together, errors are by village
+    if data.name == "thornton_hiv":  # people of a village walk the same way: keep them together
         frame, group = frame.assign(village=frame["villnum"]), "village"
     return learn(
         frame, outcome=data.outcome, action=data.action, features=data.features, controls=data.controls,
@@ -53,7 +53,7 @@ def first_places(gain: np.ndarray, share: float) -> np.ndarray:
     return np.eye(2)[taken]
 
 
-def judged(study: Study) -> dict[str, Value]:
+def gains_of(study: Study) -> dict[str, Value]:
     """Gains net of cost, each row decided by networks that did not train on it."""
     policy = study.fitted
     limited = first_places(policy.expected_gain(default=0)[:, 1], PLACES)
@@ -73,10 +73,10 @@ def verdict(gain: Value) -> str:
     return "the same" if low == high == 0 else "better" if low > 0 else "worse" if high < 0 else "not settled"
 
 
-def tell(study: Study, gains: dict[str, Value], cost: float) -> None:
+def show(study: Study, gains: dict[str, Value], cost: float) -> None:
     summary, whole = study.summary, gains["everybody against nobody"]
     form = "{:9,.0f}" if cost > 10 else "{:9.3f}"
-    print(f"\n{summary['data']['source']}: {summary['data']['rows']:,} people; action 1 costs {cost:g} a person")
+    print(f"\n{summary['data']['source']}: {summary['data']['rows']:,} people; action 1 costs {cost:g} per person")
     for name, gain in gains.items():
         low, high = (form.format(end) for end in gain.interval())
         print(f"  {name:37}{form.format(gain.estimate)} ({low} to{high})  {verdict(gain)}")
@@ -121,8 +121,8 @@ def draw(curves: dict[str, dict[str, list[float]]], folder: Path) -> None:
 def main(
     *, full: bool = False, figures: Path | None = None, data_dir: str | None = None, seed: int = 0
 ) -> dict[str, Any]:
-    """What was found of each trial: the gains with their intervals, the share with a place, the curve."""
-    found: dict[str, Any] = {}
+    """For each trial: the gains with their intervals, the share with a place, and the curve."""
+    results: dict[str, Any] = {}
     for name, cost in COST.items():
         try:
             data = load(name, data_dir=data_dir)
@@ -130,13 +130,13 @@ def main(
             print(f"\n{error}")
             continue
         study = study_of(data, full, seed)
-        gains = judged(study)
-        tell(study, gains, cost)
-        told = {label: value.to_dict() | {"verdict": verdict(value)} for label, value in gains.items()}
-        found[name] = {"gains": told, "places": study.summary["actions"][1]["share"], "curve": curve(study)}
+        gains = gains_of(study)
+        show(study, gains, cost)
+        numbers = {label: value.to_dict() | {"verdict": verdict(value)} for label, value in gains.items()}
+        results[name] = {"gains": numbers, "places": study.summary["actions"][1]["share"], "curve": curve(study)}
     if figures is not None:
-        draw({name: part["curve"] for name, part in found.items()}, figures)
-    return found
+        draw({name: part["curve"] for name, part in results.items()}, figures)
+    return results
 
 
 if __name__ == "__main__":

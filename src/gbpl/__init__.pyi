@@ -22,7 +22,7 @@ from .coverage import coverage_study as coverage_study
 from .posterior.posterior import Draws as Draws
 from .posterior.posterior import Posterior as Posterior
 
-# Worth
+# Value
 from .nuisance.off_policy import policy_value as policy_value
 from .study.compare import compare_policies as compare_policies
 from .study.compare import evaluate_policy as evaluate_policy
@@ -64,7 +64,7 @@ from .surrogates import Surrogate as Surrogate
 from .trees.boosting import BoostedScore as BoostedScore
 from .trees.forest import ForestFeatures as ForestFeatures
 
-# Said on the way
+# Errors and warnings
 from .fitting.stack import NonFiniteLossError as NonFiniteLossError
 from .nuisance.cross_fit import EstimatedPropensityWarning as EstimatedPropensityWarning
 from .posterior.problem import PosteriorError as PosteriorError

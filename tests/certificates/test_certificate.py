@@ -223,7 +223,7 @@ def test_propensities_that_vary_or_are_unknown_are_told() -> None:
     one = logged_rows(log_of(chances, actions, outcome), taken, 0.05, (0.0, 1.0), estimated=False)
     assert_allclose(one.width, 20.0)
     assert "actions not taken are unknown" in one.caveats[0]
-    with pytest.raises(ValueError, match=r"clip is 0.*a column for each action"):
+    with pytest.raises(ValueError, match=r"clip is 0.*one column per action"):
         logged_rows(log_of(chances, actions, outcome), taken, 0.0, (0.0, 1.0), estimated=False)
     guess = logged_rows(log_of(chances, actions, outcome), chances, 0.01, (0.0, 1.0), estimated=True)
     assert not guess.certified

@@ -224,7 +224,7 @@ def test_hillstrom_has_three_arms_and_three_outcomes() -> None:
     for outcome, means in known.items():
         data = get("hillstrom", outcome=outcome)
         assert (data.outcome, data.action, data.propensity) == (outcome, "segment", 1 / 3)
-        assert not (set(known) - {outcome}) & set(data.frame.columns)  # what came of it is no feature
+        assert not (set(known) - {outcome}) & set(data.frame.columns)  # an outcome is not a feature
         found = data.frame.groupby("segment")[outcome].mean()
         assert found.index.tolist() == arms
         assert_allclose(found, means, atol=1e-6)

@@ -20,7 +20,10 @@ import gbpl
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 # Used by their module's name, so that all their public names belong on a page.
-MODULES = ("bounds", "datasets", "eta", "fit", "offpolicy", "overlap", "plots", "posteriors", "stack")
+MODULES = (
+    "certificates.bounds", "datasets", "fitting.members", "fitting.stack", "nuisance.off_policy", "plots",
+    "posterior.eta", "posterior.methods", "value.overlap",
+)  # fmt: skip
 
 
 def named() -> dict[str, Any]:
@@ -30,14 +33,14 @@ def named() -> dict[str, Any]:
 
 
 def resolved(name: str) -> Any:
-    module, found = name.split("."), []
+    module, attributes = name.split("."), []
     while module:
         try:
             here = importlib.import_module(".".join(module))
         except ModuleNotFoundError:
-            found.insert(0, module.pop())
+            attributes.insert(0, module.pop())
             continue
-        for part in found:
+        for part in attributes:
             here = getattr(here, part)
         return here
     raise ModuleNotFoundError(name)
@@ -55,8 +58,8 @@ def has(things: list[Any], wanted: Any) -> bool:
 
 
 def test_every_public_name_is_on_an_api_page() -> None:
-    things = documented()
-    missing = [name for name in gbpl.__all__ if not has(things, getattr(gbpl, name))]
+    things = documented()  # modules of the list above are checked name by name below
+    missing = [name for name in gbpl.__all__ if name not in MODULES and not has(things, getattr(gbpl, name))]
     assert not missing, f"add `::: gbpl.<module>.<name>` to a page in docs/api for: {', '.join(missing)}"
 
 

@@ -113,14 +113,14 @@ def test_email_policy_is_truly_better_than_every_single_arm(ran: Callable[..., A
 
 
 def test_digits_are_read_from_guesses(ran: Callable[..., Any]) -> None:
-    found, log = (ran("many_actions")[part] for part in ("found", "log"))
+    found, log = (ran("many_actions")[part] for part in ("policies", "log"))
     assert log["hits"] < 0.1 * log["rows"]  # worse than guessing at random
     for name in ("dr", "ipw", "dm"):
         assert found[name]["accuracy"] > 0.75 > 7 * log["truth"], name
         assert found[name]["log"]["low"] - 0.05 < found[name]["accuracy"] < found[name]["log"]["high"], name
     labels = found["labels, 1,200 rows"]["accuracy"]
     assert labels > 0.95
-    assert found["dr"]["accuracy"] < labels - 0.03  # what one guess a picture costs
+    assert found["dr"]["accuracy"] < labels - 0.03  # what it costs to have one guess per picture
     assert found["dr"]["accuracy"] == pytest.approx(found["labels, 120 rows"]["accuracy"], abs=0.06)
 
 

@@ -391,6 +391,6 @@ def test_a_stratum_of_few_rows_or_groups_says_nothing(stratified):
 
 
 def test_too_few_groups():
-    with pytest.raises(ValueError, match="3 groups cannot be dealt into 5 folds; use at most 3 folds"):
+    with pytest.raises(ValueError, match="3 groups cannot be divided into 5 folds; use at most 3 folds"):
         fold_rows(60, 5, seed=0, groups=np.arange(60) % 3)
     assert len(fold_rows(60, 3, seed=0, groups=np.arange(60) % 3)) == 3

@@ -447,7 +447,7 @@ def test_too_few_rows_for_the_folds() -> None:
 
 
 def test_too_few_groups_for_the_folds() -> None:
-    with pytest.raises(ValueError, match=r"3 groups cannot be dealt into 5 folds; use at most 3"):
+    with pytest.raises(ValueError, match=r"3 groups cannot be divided into 5 folds; use at most 3"):
         CrossFit(folds=5, outcome_model=Signed()).run(rare(30, groups=np.arange(60) % 3))
 
 

@@ -1,8 +1,8 @@
-"""PAC-Bayes bounds on the risk of a posterior, and what they say of welfare (section 8).
+"""PAC-Bayes bounds on the risk of a posterior, and what they say about welfare (section 8).
 
 A bound holds with probability at least 1 - failure_probability over the rows, for every posterior Q at once, so Q may
-be chosen after looking. What must not depend on those rows: the prior, the constants of the loss (`Moments`, a range),
-and the rate, except where a union bound over a grid of rates pays for it. Numbers may be arrays that broadcast.
+be chosen after looking at them. What must not depend on those rows: the prior, the constants of the loss (`Moments`, a
+range), and the rate, except where a union bound over a grid of rates pays for it. Numbers may be arrays that broadcast.
 
 With logged feedback the formulas are the same, on pseudo-outcomes whose mean given x is that of the outcomes
 (corollary on missing outcomes); their range grows as one over the smallest propensity.
@@ -39,14 +39,14 @@ BISECTIONS = 64  # an interval of length one ends below the spacing of floats
 INSIDE = 1.0 - 1e-9  # of the open range of rates
 
 
-# -- the loss: what is known of it before the data ------------------------------------------------------------------
+# -- the loss: what is known about it before the data ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Moments:
     """Constants v and b of the sub-exponential assumption: log E exp(t (loss - R)) <= t^2 v / 2 for |t| < 1/b.
 
-    `certified` says whether they are known to hold, or were read off a sample.
+    `certified` says whether they are known to hold, or were estimated from a sample.
     """
 
     variance_proxy: float
@@ -72,11 +72,11 @@ class Moments:
 
     @classmethod
     def estimated(cls, losses: Float[np.ndarray, "draw row"] | Float[np.ndarray, " row"]) -> Moments:
-        """From losses of one hypothesis, or of several (one row of the table each): a guide, and no guarantee.
+        """From losses of one hypothesis, or of several (one row of the table each): a guide, not a guarantee.
 
         With s^2 the largest variance over rows and M the largest |loss - mean|, Bernstein's inequality,
         log E exp(t X) <= t^2 s^2 / (2 (1 - |t| M / 3)), gives v = 2 s^2 and b = 2 M / 3. That would hold if s^2 and M
-        were those of the population and of every hypothesis; a sample's are too small, by how much is not known.
+        were those of the population and of every hypothesis; those of a sample are too small, by an unknown amount.
         """
         table = np.atleast_2d(np.asarray(losses, np.float64))
         if table.shape[1] < 2 or not np.isfinite(table).all():
@@ -266,7 +266,7 @@ def _kl_budget(kl: Numbers, n: int, failure_probability: float) -> Numbers:
 
 
 def mcallester_bound(risk: Numbers, kl: Numbers, n: int, *, failure_probability: float = 0.05) -> Numbers:
-    """R_hat + sqrt((KL + log(2 sqrt(n) / rho)) / (2 n)): what Pinsker's inequality leaves of the inverse-kl bound."""
+    """R_hat + sqrt((KL + log(2 sqrt(n) / rho)) / (2 n)): what the inverse-kl bound becomes by Pinsker's inequality."""
     _check_unit(risk)
     return _plain(risk + np.sqrt(np.asarray(_kl_budget(kl, n, failure_probability)) / 2.0))
 

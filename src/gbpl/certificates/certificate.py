@@ -1,4 +1,4 @@
-"""Welfare certificates: a number that a policy's welfare is at least, with a stated probability (section 8).
+"""Welfare certificates: lower bounds of a policy's welfare that hold with a stated probability (section 8).
 
 Policies are drawn from the posterior of a fit that has seen nothing of the certifying rows. The prior P of the bound is
 uniform over those m draws, and Q any reweighting of them, so KL(Q || P) = sum_j q_j log(m q_j) is exact: there is no
@@ -7,10 +7,10 @@ that range is the one bounded gain, and no constant is left over:
 
     V(Q) >= low + width (smallest p with kl(p_hat || p) <= (KL + log(2 sqrt(n) / rho)) / n).
 
-The bound holds for all Q at once, so Q is chosen after looking: q_j proportional to exp(strength p_j), at the strength
-with the best bound. Draws come from several loss scales, and the reweighting picks one at a KL of at most the log of
-their number. With logged feedback a row's value is low + delta_A (Y - low) / max(e_A, clip): the gain is never below
-zero, so clipping can only lower it and the bound still holds.
+The bound holds for all Q at once, so Q is chosen after looking at the rows: q_j proportional to exp(strength p_j), at
+the strength with the best bound. Draws come from several loss scales, and the reweighting picks one at a KL of at most
+the log of their number. With logged feedback a row's value is low + delta_A (Y - low) / max(e_A, clip): the gain is
+never below zero, so clipping can only lower it and the bound still holds.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Certificate", "CertificateSettings", "short"]
 
-CLOSED_FORM = ("exact", "last_layer", "laplace")  # whose demands on the model are checked before anything is fitted
+CLOSED_FORM = (
+    "exact",
+    "last_layer",
+    "laplace",
+)  # whose requirements on the model are checked before a fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,7 @@ class CertificateSettings:
 class Certificate:
     """With probability at least 1 - `failure_probability` over the rows, the certified policy's welfare is >= `lower`.
 
-    The certified policy takes a draw of the posterior with the probabilities `weights` (an array for each part) and
+    The certified policy takes a draw of the posterior with the probabilities `weights` (one array per part) and
     follows its rule; cross-fitted, it first takes one of the parts' posteriors, each with the same probability.
     `estimate` is its mean value on the certifying rows, `kl` its divergence from uniform weights (a mean over parts),
     `n` all certifying rows.
@@ -91,9 +95,9 @@ class Certificate:
     `forms` are the lower bounds by each form of the theorem, every one at the full failure probability and with its own
     best weights; `lower` is that of the inverse kl, fixed in advance (the best of several forms would not hold at that
     probability). `single_actions` are lower bounds of giving everybody one action, which hold together at the failure
-    probability. `vacuous` with its `reason` says when the certificate is of no use. Without `certified` the number
-    is a guide; `caveats` say why, and what else there is to know. `what_dominates` splits estimate - lower into `kl`
-    and `confidence`, the rest, which falls as one over the square root of n; both are proportional to `range`, the
+    probability. `vacuous`, with its `reason`, says when the certificate is of no use. Without `certified` the number
+    is only a guide; `caveats` say why, and what else there is to know. `what_dominates` splits estimate - lower into
+    `kl` and `confidence`, the rest, which falls as one over the square root of n; both are proportional to `range`, the
     width of a row's value, `widening` times that of the outcomes.
     """
 

@@ -53,10 +53,10 @@ def fresh_certificate(
 def cross_fitted_certificate(
     policy: Any, feedback: FullFeedback, nuisances: Nuisances | None, settings: CertificateSettings
 ) -> Certificate:
-    """Certify on the training rows: on each part a clone of the policy that was fitted on the others alone.
+    """Certify on the training rows: each part certifies a clone of the policy that was fitted on the others alone.
 
     Each part has failure_probability over their number, so all hold together; the welfare of the even mixture of the
-    parts' policies is at least the mean of their bounds. Parts are dealt by row number, whatever the rows hold.
+    parts' policies is at least the mean of their bounds. Parts depend on row numbers alone, whatever the rows hold.
     """
     data = feedback if nuisances is None else nuisances.feedback
     _check_equal_rows(data)
@@ -73,7 +73,7 @@ def cross_fitted_certificate(
     for part in fold_rows(len(data), settings.folds, seed=settings.seed):
         others = np.setdiff1d(np.arange(len(data)), part, assume_unique=True)
         with warnings.catch_warnings():
-            for category in (EstimatedPropensityWarning, OverlapWarning):  # the policy's own fit gave them
+            for category in (EstimatedPropensityWarning, OverlapWarning):  # the policy's own fit has given them
                 warnings.simplefilter("ignore", category)
             fitted = clone(policy).fit(
                 replace(data.take(others), source=None) if data.source is None else data.take(others)

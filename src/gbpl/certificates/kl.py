@@ -18,7 +18,7 @@ __all__ = ["MonteCarlo", "curvature_kl", "gaussian_kl", "gibbs_kl", "monte_carlo
 
 def _half(log_det: float, trace: float, shift: float) -> float:
     """(log det M + tr(M^-1 - I) + |shift|^2) / 2, M the posterior's precision in units of the prior's."""
-    return max(0.0, 0.5 * (log_det + trace + shift))  # rounding alone is below zero
+    return max(0.0, 0.5 * (log_det + trace + shift))  # below zero only by rounding
 
 
 def _shift(mean: np.ndarray, prior_sd: float, prior_mean: float | Float[np.ndarray, "..."] = 0.0) -> float:
@@ -104,8 +104,8 @@ def gibbs_kl(
 ) -> MonteCarlo:
     """KL of the generalized posterior dQ = exp(-eta n R_hat) dP / E_P exp(-eta n R_hat) to P, from draws of both.
 
-    -E_Q[eta n R_hat] - log E_P exp(-eta n R_hat). The error is the delta method's: it is of use only while many
-    draws of the prior share in the second mean, that is for KL well below the log of their number.
+    -E_Q[eta n R_hat] - log E_P exp(-eta n R_hat). The error is the delta method's: it is useful only while many
+    draws of the prior contribute to the second mean, that is for a KL well below the log of their number.
     """
     q, p = (-eta_n * np.asarray(losses, np.float64) for losses in (losses_under_posterior, losses_under_prior))
     if min(q.size, p.size) < 2 or q.ndim != 1 or p.ndim != 1:

@@ -1,4 +1,4 @@
-"""Rows that certify: values of a known range whose mean is at most welfare (section 8)."""
+"""Rows that certify: values in a known range whose expected mean is at most the welfare (section 8)."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def logged_rows(
 ) -> CertifyingRows:
     """A row's value is low + delta_A (Y - low) / max(e_A, clip) - sum_a delta_a c_a, its mean at most the welfare.
 
-    The range takes the smallest propensity that an action can have: by design where every row has the same, else that
-    of these rows, or `clip` where it is larger; and `clip` where propensities of the other actions are not known.
+    The range follows from the smallest propensity that an action can have: by design where every row has the same, else
+    that of these rows, or `clip` where it is larger; and `clip` where propensities of the other actions are not known.
     """
     check_within(log.outcome, outcome_range, "the outcome")
     count, low = len(log.actions), outcome_range[0]
@@ -124,8 +124,8 @@ def logged_rows(
         taken, smallest = propensity, np.zeros(count)
         if clip == 0.0:
             raise ValueError(
-                "propensity is known for the action taken alone and clip is 0: a row's value has no range; give a "
-                "column for each action, or a clip > 0 to GBPLNet"
+                "propensity is known only for the action taken and clip is 0: a row's value has no range; give "
+                "one column per action, or a clip > 0 to GBPLNet"
             )
         caveats = (f"propensities of actions not taken are unknown: the range is that of clip={clip:g}, which is wide",)
     if estimated:

@@ -1,4 +1,4 @@
-"""What a rule costs beside another, on one table of outcomes (appendix: threshold rules)."""
+"""What a rule costs compared with another, on one table of outcomes (appendix: threshold rules)."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ ASSUMED = {
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """What a rule is worth beside a reference rule, on one table of outcomes.
+    """Welfare of a rule compared with a reference rule, on one table of outcomes.
 
     `difference` is welfare less the reference's (below zero: the rule's price), `difference_se` its standard error
-    over rows; `change_rate` is the share of rows given another action than the reference's, `deferred_share` the
+    over rows; `change_rate` is the share of rows whose action differs from the reference's, `deferred_share` the
     share handed to a person (not counted as changed); `uncertain_rate` the share in the uncertain region;
-    `assumed` says what the welfare takes deferred rows to be worth.
+    `assumed` says which outcomes of deferred rows the welfare assumes.
     """
 
     welfare: float
@@ -96,9 +96,9 @@ def assess(
     deferred_value: Float[np.ndarray, " row"] | Literal["best", "reference"] | None = None,
     sample_weight: Float[np.ndarray, " row"] | None = None,
 ) -> Assessment:
-    """Welfare of a rule and its price against a reference rule, on outcomes, pseudo-outcomes or known means.
+    """Welfare of a rule and its price compared with a reference rule, on outcomes, pseudo-outcomes or known means.
 
-    `deferred_value` says what rows handed to a person are worth: one number per row, 'reference' (the person does
+    `deferred_value` is the outcome of rows handed to a person: one number per row, 'reference' (the person does
     what the reference does) or 'best' (the best action in hindsight). Outcomes should already be net of costs.
 
     >>> assess(np.array([0, 0]), np.array([[0.0, 1.0], [2.0, 1.0]]), reference=np.array([1, 0])).difference
@@ -112,7 +112,7 @@ def assess(
         if len(values) != len(table) or values.min() < lowest or values.max() >= table.shape[1]:
             raise ValueError(
                 f"{name} must have {len(table)} column numbers from {lowest} to {table.shape[1] - 1}, got "
-                f"{len(values)} numbers up to {max(values, default=None)}; they speak of the rows of outcomes"
+                f"{len(values)} numbers up to {max(values, default=None)}; give one per row of outcomes"
             )
     away, assumed = action == DEFERRED, "no row is deferred"
     value = of_logged_action(table, np.where(away, 0, action))

@@ -1,8 +1,8 @@
 """Who gets an action that only so many rows may get: prices that keep decisions within a capacity.
 
-One rule serves all: a row gets the action of largest gain less its price. On rows at hand (`capacity_rule`) places that
-are left among equal gains are filled too; rows that come later are decided one by one at the prices, and keep to the
-shares as far as they resemble these rows.
+There is one rule: a row gets the action with the largest gain less its price. On known rows (`capacity_rule`) places
+that are left among equal gains are filled too; later rows are decided one by one at the prices, and keep to the shares
+as far as they resemble these rows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def places_of(capacity: Mapping[int, float], rows: int) -> dict[int, int]:
 def priced_action(
     gain: Float[np.ndarray, "row action"], prices: Float[np.ndarray, " action"]
 ) -> Int[np.ndarray, " row"]:
-    """The action of largest gain less its price; equal ones go to the later of two actions, the first of more."""
+    """The action with the largest gain less its price; of equal ones the later of two actions, the first of more."""
     return deterministic(gain - prices)
 
 
@@ -55,12 +55,12 @@ def capacity_prices(
     """Prices in outcome units at which no more rows want each limited action than it has places (`places_of`).
 
     The dual of the assignment, min_p sum_i max_a (gain_ia - p_a) + sum_a p_a places_a: with one limited action its
-    price lies between the gain of the last one to get it and that of the first one who does not.
+    price lies between the gain of the last row to get it and that of the first row that does not.
 
-    On these rows the places are never exceeded. A price cannot tell equal gains apart: of rows with the same gain
-    either all get the action or, where there are not places for all, none does, and places stay empty; two actions of
-    the same gain to everybody do not share a row's favour. Gains closer than `rounding` count as equal, so that numbers
-    added up in another order lead to no other decision.
+    On these rows the places are never exceeded. A price cannot separate equal gains: of rows with the same gain
+    either all get the action or, where there are not enough places, none does, and places stay empty; rows are not
+    divided between two actions that have the same gain for everybody. Gains closer than `rounding` count as equal, so
+    that decisions do not depend on the order in which numbers are added up.
 
     >>> capacity_prices(np.array([[0.0, 3.0], [0.0, 5.0], [0.0, 1.0]]), {1: 1}).round(6).tolist()
     [0.0, 4.0]
@@ -69,7 +69,7 @@ def capacity_prices(
     if len(places) >= count:
         raise ValueError(f"all {count} actions have a capacity; leave one without, for those who get no other")
     prices = np.zeros(count)
-    if len(places) > 1:  # where they compete with each other alone, prices would climb from zero in small steps
+    if len(places) > 1:  # where they compete only with each other, prices would climb from zero in small steps
         prices[list(places)] = _clearing(_over_others(gain, prices, list(places)), sum(places.values()), rounding)
     for _ in range(ROUNDS if len(places) > 1 else 1):
         before = prices.copy()
@@ -83,14 +83,14 @@ def capacity_prices(
 def _over_others(
     gain: Float[np.ndarray, "row action"], prices: Float[np.ndarray, " action"], actions: list[int]
 ) -> Float[np.ndarray, " row"]:
-    """What each row would pay for the best of some actions: its gain over the best of the others, at their prices."""
+    """What each row would pay for the best of `actions`: its gain over the best of the others, at their prices."""
     net = gain - prices
     net[:, actions] = -np.inf
     return gain[:, actions].max(axis=1) - net.max(axis=1)
 
 
 def _clearing(over: Float[np.ndarray, " row"], places: int, rounding: float) -> float:
-    """The price at which no more than so many rows want what they would pay `over` for."""
+    """The price at which at most `places` rows buy, when each would pay up to `over`."""
     if places >= len(over):
         return 0.0
     first_out = len(over) - 1 - places
@@ -98,7 +98,7 @@ def _clearing(over: Float[np.ndarray, " row"], places: int, rounding: float) -> 
     low = float(np.nextafter(ordered[first_out] + rounding, np.inf))
     if low <= 0.0:
         return 0.0
-    # Between the two, not at the edge: a row that does not care would be taken up by one action, then by another.
+    # Between the two, not at the edge: an indifferent row would move from one action to another and back.
     last_in = float(ordered[first_out + 1]) if places else low
     return max(low, (low + last_in) / 2.0)
 
@@ -107,7 +107,7 @@ def _raised(
     gain: Float[np.ndarray, "row action"], prices: Float[np.ndarray, " action"], places: Mapping[int, int],
     rounding: float,
 ) -> Float[np.ndarray, " action"]:  # fmt: skip
-    """Prices of crowded actions raised until none has more rows than places: for ties, and rounds that ran out."""
+    """Prices of crowded actions raised until none has more rows than places: for ties, or if the rounds ran out."""
     prices, step = prices.copy(), max(rounding, 1e-9 * float(np.abs(gain).max(initial=0.0)), 1e-300)
     while True:
         taken = np.bincount(priced_action(gain, prices), minlength=len(prices))
@@ -117,7 +117,7 @@ def _raised(
         for action in crowded:
             clearing = _clearing(_over_others(gain, prices, [action]), places[action], rounding)
             prices[action] = max(clearing, prices[action] + step)
-        step *= 1.5  # so that an end comes, whatever the ties
+        step *= 1.5  # so that it ends, whatever the ties
 
 
 def _assigned(
@@ -148,13 +148,13 @@ def capacity_rule(
 
     `gains` are values of the actions, posterior draws or their mean; only differences from the default action's
     column count. `capacity` limits actions by their column: a float in (0, 1] is a share of the rows (rounded
-    down), a whole number is that many rows; actions not named are unlimited. `costs` are taken off per action.
+    down), a whole number is that many rows; actions not named are unlimited. `costs` are subtracted per action.
 
     Rows are decided at the prices of `capacity_prices`; places that are left where gains are equal go to the earlier
     rows. For one limited action this maximises total expected gain; for several it comes close. With draws,
-    `probability` and `inclusion` say how sure each row's place is: the same rule applied to every draw on its own.
+    `probability` and `inclusion` say how sure each row's place is: the same rule is applied to every draw by itself.
 
-    Bounded scores are no gains where they saturate: zeta f is the gap cut off at -zeta and zeta, and rows at the
+    Bounded scores are not gains where they saturate: zeta f is the gap cut off at -zeta and zeta, and rows at the
     bound are ranked by rounding, then by row number.
 
     >>> capacity_rule(np.array([[0.0, 3.0], [0.0, 5.0], [0.0, -1.0]]), capacity={1: 1}).action.tolist()

@@ -1,4 +1,4 @@
-"""What is decided for each row, and by which rule: the one kind of decision that rules, policies and files give."""
+"""What is decided for each row, and by which rule: the one result of rules, policies and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFER = 0.8  # disagreement above which a person decides; two actions: where few
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """How a policy is used: the default action, who is handed to a person, and what limited actions cost.
+    """How a policy is used: the default action, which rows go to a person, and the prices of limited actions.
 
     Rows with a disagreement above `defer` are for a person. `prices`, in outcome units and one per action, keep limited
     actions within their capacity; 0 for the others.
@@ -37,7 +37,7 @@ class Decisions:
     columns. `probability` is the share of posterior draws that would take each action (for rules: the table they were
     given), `disagreement` how split the draws are, `deferred` which rows are for a person, `expected_gain` what the
     action is expected to gain over the default one, net of costs, and `inclusion`, under limited capacity, the share of
-    draws that would give the row any other action than the default one. `counts` says what was filled in.
+    draws that would give the row any other action than the default one. `counts` says how many values were filled in.
     """
 
     action: np.ndarray
@@ -58,7 +58,7 @@ class Decisions:
         return len(self.action)
 
     def rows(self, kept: Bool[np.ndarray, " row"]) -> Decisions:
-        """Those of some rows."""
+        """The decisions for some rows."""
         columns = [part.name for part in fields(self) if part.name not in ("actions", "counts")]
         known = {name: column for name in columns if (column := getattr(self, name)) is not None}
         return replace(self, **{name: column[kept] for name, column in known.items()})

@@ -1,9 +1,9 @@
-"""What an action is expected to gain, in outcome units.
+"""The expected gain of an action, in outcome units.
 
-A policy's deviation from uniform, d_a(x) = sum_m weight_m (delta_m,a(x) - 1/K), orders actions and rows, but its size
-is that of no outcome: zeta has shrunk it. One number brings it there, the slope b of the (pseudo-)outcomes, centred in
-each row, on the deviations of members that did not train on the row; b (d_a - d_default) is then the expected gain. A
-slope that does not differ from zero says that the order is not borne out by the data.
+A policy's deviation from uniform, d_a(x) = sum_m weight_m (delta_m,a(x) - 1/K), orders actions and rows, but it is not
+in outcome units: zeta has shrunk it. One number converts it: the slope b of the (pseudo-)outcomes, centred in each row,
+on the deviations of members that did not train on the row; b (d_a - d_default) is then the expected gain. If the slope
+does not differ from zero, the data do not support the order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GainSlope:
     se: float
 
     def gains(self, deviation: Float[np.ndarray, "row action"], default: int) -> Float[np.ndarray, "row action"]:
-        """What each action is expected to gain over the default one, from deviations: slope (d_a - d_default)."""
+        """Expected gain of each action over the default one, from deviations: slope (d_a - d_default)."""
         return self.slope * (deviation - deviation[:, [default]])
 
 

@@ -29,7 +29,7 @@ ROUNDING = 1e-6  # probabilities are counts over draws, often in float32: 0.8 th
 
 
 def check_probabilities(values: Float[np.ndarray, "row action"], name: str) -> Float[np.ndarray, "row action"]:
-    """Refuse what is no table of probabilities."""
+    """Refuse anything but a table of probabilities."""
     table = np.asarray(values, np.float64)
     if table.ndim != 2 or table.shape[1] < 2:
         raise ValueError(
@@ -42,14 +42,14 @@ def check_probabilities(values: Float[np.ndarray, "row action"], name: str) -> F
 
 
 def check_column_number(default: int, count: int) -> int:
-    """Refuse what is no column of an action."""
+    """Refuse anything but the column number of an action."""
     if isinstance(default, bool) or not isinstance(default, numbers.Integral) or not 0 <= default < count:
         raise ValueError(f"default must be a column number from 0 to {count - 1}, got {default!r}")
     return int(default)
 
 
 def check_alpha(alpha: float) -> float:
-    """Refuse a level that is no probability of error."""
+    """Refuse a level outside (0, 0.5]."""
     if not 0.0 < alpha <= 0.5:
         raise ValueError(f"alpha must be in (0, 0.5], got {alpha}; try 0.05, or make the other action the default")
     return float(alpha)
@@ -95,8 +95,8 @@ def threshold_rule(action_probability: Float[np.ndarray, "row action"], *, alpha
     """Leaves the default action only where draws leave it with probability 1 - p_default > 1 - alpha.
 
     It then takes the most probable other action. With two actions and default 0 this is the paper's rule: action 1
-    when p_D > 1 - alpha, else action 0. With more, draws may agree that the default is beaten and not by which
-    action: read `disagreement` beside it.
+    when p_D > 1 - alpha, else action 0. With more, draws may agree that the default is beaten but not by which
+    action: look at `disagreement` too.
 
     >>> threshold_rule(np.array([[0.02, 0.98], [0.4, 0.6]]), alpha=0.05).action.tolist()
     [1, 0]
@@ -113,7 +113,7 @@ def threshold_rule(action_probability: Float[np.ndarray, "row action"], *, alpha
 def defer_rule(
     action: Decisions | Int[np.ndarray, " row"], disagreement: Float[np.ndarray, " row"], *, level: float = DEFER
 ) -> Decisions:
-    """Hands rows with disagreement above `level` to a person; what is decided of them stays beside it.
+    """Hands rows with disagreement above `level` to a person; their `action` is kept.
 
     >>> decided = defer_rule(np.array([1, 0]), np.array([0.1, 0.9]), level=0.5)
     >>> decided.action.tolist(), decided.deferred.tolist()

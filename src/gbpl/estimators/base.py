@@ -63,7 +63,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """A probability for each action, columns in the order of `actions_`."""
+        """One probability per action, columns in the order of `actions_`."""
 
     @abstractmethod
     def cross_fit_settings(self, seed: int) -> CrossFit:
@@ -71,7 +71,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
-        """Features of the rows of the fit, where they are still there."""
+        """Features of the rows of the fit, or None if they have not been kept."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -82,7 +82,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     # -- settings and data --------------------------------------------------------------------------------
 
     def _check_settings(self) -> None:
-        """Refuse what can be refused before looking at data."""
+        """Refuse wrong settings before looking at data."""
         check_positive("prior_sd", self.prior_sd, "try 1.0")
         if check_positive("validation_fraction", self.validation_fraction, "try 0.2") >= 1:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction}; try 0.2")
@@ -92,14 +92,14 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         self.cross_fit_settings(0)  # which refuses a wrong committee, folds, clip, outcome model
 
     def read_training(self, **data: Any) -> Feedback:
-        """Settings and the data of a fit, checked, and the names of its features, before any work."""
+        """Check settings, the data of a fit and the names of its features, before any work."""
         self._check_settings()
         feedback = read_feedback(**data, actions=self.actions)
         validate_data(clone(self), feedback.source, skip_check_array=True)
         return feedback
 
     def _read_new(self, **data: Any) -> Feedback:
-        """Data of other rows, with the actions of the fit; named outcome columns go by the actions' names."""
+        """Data of other rows, with the actions of the fit; named outcome columns are matched to the actions."""
         labels = self.actions_.tolist()
         return read_feedback(**data, actions=labels, align=self.actions is None, min_rows=1)
 
@@ -124,7 +124,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         return fold_rows(n, self.committee, seed=seed, strata=strata, groups=feedback.groups)
 
     def _standardized(self, X: Any) -> Float[np.ndarray, "row feature"]:
-        """Features of new rows, checked, as the members saw those of the fit."""
+        """Features of new rows, checked and standardized as in the fit."""
         check_is_fitted(self)
         features = check_features(X)
         validate_data(self, X, reset=False, skip_check_array=True)
@@ -154,14 +154,14 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         rule: str = "deterministic",
         baseline: Any = None,
     ) -> Value:
-        """What the policy is worth on rows it has not learned from, with standard error and interval.
+        """The value of the policy on rows it has not learned from, with standard error and interval.
 
         The data are as in `fit`. With `action` the estimator is `"dr"`, `"ipw"`, `"snipw"` or `"dm"`, as explained at
         `off_policy_value`, with nuisances cross-fitted on these rows; otherwise it is the mean over the table. `rule`
         is `"deterministic"` or `"randomized"`. With a `baseline` (a label for everybody, one label per row,
         probabilities, another policy, or `"logging"`, the policy that wrote the log) it is the gain over that, with
         the error of the difference.
-        For the rows of the fit use `cross_fitted_value`, where there is one.
+        For the rows of the fit use `cross_fitted_value`, if the policy has it.
         """
         check_is_fitted(self)
         check_estimator_name(estimator)
@@ -184,7 +184,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
             ).estimate
 
     def evaluator(self, feedback: Feedback, estimator: str) -> Evaluator:
-        """What policies are worth on rows that this one has not learned from."""
+        """Evaluates policies on rows that this one has not learned from."""
         if isinstance(feedback, FullFeedback):
             return Evaluator.of_outcomes(feedback)
         return log_evaluator(feedback, self.cross_fit_settings(0), estimator)

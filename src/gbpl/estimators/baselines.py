@@ -1,13 +1,13 @@
-"""The methods the paper compares GBPLNet with, as estimators of the same face (section 9).
+"""The methods the paper compares GBPLNet with, as estimators with the same interface (section 9).
 
 Each is a row loss of `fitting.losses` fitted as a stack: a committee across folds, or one network with a validation
-split. Parameters are those of `GBPLNet` of the same name, and so are the data of `fit`; the prior counts as with its
-`eta="auto"`. A committee of regressions or classifiers averages raw outputs and then decides; one of policies
-(DirectWelfare and its kin) averages policies.
+split. Parameters and the data of `fit` are those of `GBPLNet`; the prior has the weight it has there with `eta="auto"`.
+A committee of regressions or classifiers averages raw outputs and then decides; one of policies (DirectWelfare and its
+variants) averages policies.
 
-Learned are `actions_`, `standardizer_`, `model_`, `loss_` (which says the policy of raw outputs), `params_` with a
-leading member axis, `history_` (a dict a member), `outcome_scale_` (what outcomes were divided by), and `cost_` (mean
-cost of each action, where predicted means are before costs).
+Learned attributes are `actions_`, `standardizer_`, `model_`, `loss_` (which turns raw outputs into a policy), `params_`
+with a leading member axis, `history_` (one dict per member), `outcome_scale_` (what outcomes were divided by), and
+`cost_` (mean cost of each action, where predicted means are before costs).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Feedback = FullFeedback | LoggedFeedback
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Task:
-    """What is fitted, in units of `scale`; `loss` says the policy, `cost` what its predicted means are still to pay."""
+    """What is fitted, in units of `scale`; `loss` gives the policy, `cost` is yet to be subtracted from predictions."""
 
     loss: RowLoss
     objective: Objective
@@ -138,7 +138,7 @@ class _Baseline(Policy):
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """The policy, columns in the order of `actions_`; zeros and a one where the method has but a rule."""
+        """The policy, columns in the order of `actions_`; zeros and ones where the method has only a rule."""
         x = self._standardized(X)
         params, cost = jax.device_put((self.params_, np.asarray(self.cost_ / self.outcome_scale_, np.float32)))
         policy = np.empty((len(x), len(self.actions_)), np.float32)
@@ -148,7 +148,7 @@ class _Baseline(Policy):
         return policy
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the training rows: a saved policy decides, it does not carry people's data."""
+        """Without the training rows: a saved policy does not carry people's data."""
         return {name: value for name, value in super().__getstate__().items() if name != "_x"}
 
     def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
@@ -167,7 +167,7 @@ class _Baseline(Policy):
 
     @abstractmethod
     def _task(self, data: Feedback, folds: list[Int[np.ndarray, " row"]], seed: int) -> _Task:
-        """What the method makes of the data; data it cannot learn from are refused here."""
+        """The fit that the method makes from the data; data it cannot learn from are refused here."""
 
     def _table_task(self, loss: RowLoss, data: FullFeedback, level: float = 0.0) -> _Task:
         """The table of outcomes or pseudo-outcomes, less a level, as the target of a loss."""
@@ -202,7 +202,7 @@ class _Baseline(Policy):
 
 
 class _Weighted(_Baseline):
-    """One that needs propensities of a log."""
+    """A method that needs the propensities of a log."""
 
     def __init__(
         self, *, model: Any = None, committee: int | None = 5, validation_fraction: float = 0.2, prior_sd: float = 1.0,
@@ -222,7 +222,7 @@ class _Weighted(_Baseline):
 
 
 class _Robust(_Weighted):
-    """One that needs outcome means of a log, too."""
+    """A method that also needs an outcome model of a log."""
 
     def __init__(
         self, *, model: Any = None, committee: int | None = 5, validation_fraction: float = 0.2, prior_sd: float = 1.0,
@@ -258,7 +258,7 @@ class DiffReg(_Baseline):
 
 
 class PluginReg(_Baseline):
-    """Regression of every action's outcome, one network with an output for each; the largest prediction decides.
+    """Regression of every action's outcome, one network with one output per action; the largest prediction decides.
 
     With a log the output of the action taken is fitted to its outcome; propensities are not used, and `controls`
     cannot be: the regression is the policy, which sees `X` alone.
@@ -276,7 +276,7 @@ class PluginReg(_Baseline):
         _check_every_action(data, folds)
         cost: Any = 0.0
         outcome = np.asarray(data.outcome, np.float64)
-        if data.cost is not None:  # what of a cost differs between rows has to be learned
+        if data.cost is not None:  # the part of a cost that differs between rows has to be learned
             cost = np.average(data.cost, axis=0, weights=data.weights)
             outcome = data.net_outcome + cost[data.action]
         level = np.average(outcome, weights=data.weights)
@@ -304,7 +304,7 @@ class WeightedLogistic(_Robust):
 
 
 class DirectWelfare(_Baseline):
-    """The policy of largest mean welfare: (tanh + 1) / 2 of the network for two actions, softmax for more.
+    """The policy with the largest mean welfare: (tanh + 1) / 2 of the network for two actions, softmax for more.
 
     Full feedback; a committee averages its members' policies.
     """
@@ -317,7 +317,7 @@ class DirectWelfare(_Baseline):
 
 
 class DirectDRWelfare(_Robust):
-    """DirectWelfare of the doubly robust pseudo-outcomes of a log."""
+    """DirectWelfare with the doubly robust pseudo-outcomes of a log."""
 
     mixes = True
 
@@ -326,7 +326,7 @@ class DirectDRWelfare(_Robust):
 
 
 class DirectIPWWelfare(_Weighted):
-    """DirectWelfare of the inverse propensity pseudo-outcomes of a log."""
+    """DirectWelfare with the inverse propensity pseudo-outcomes of a log."""
 
     mixes = True
 

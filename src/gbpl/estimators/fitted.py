@@ -1,4 +1,4 @@
-"""What a fitted policy knows about itself: how sure it is, what it is worth, and how to keep it (sections 6 to 8)."""
+"""What a fitted policy can do: say how sure it is, estimate its own value, decide, and be saved (sections 6 to 8)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["FittedPolicy"]
 
 
 class FittedPolicy(Policy):
-    """A policy of members that were fitted along a path: what can be asked of it once `fit` has set `_training`."""
+    """A policy of members that were fitted along a path, with the methods that need the `_training` set by `fit`."""
 
     pseudo_outcome: str
     surrogate_: Surrogate
@@ -39,7 +39,7 @@ class FittedPolicy(Policy):
     _training: Training
 
     def training(self, remedy: str, error: type[ValueError] = ValueError) -> Training:
-        """What the fit left behind; a policy without its training rows is refused, with a remedy."""
+        """What the fit has kept; a policy without its training rows is refused, with a remedy."""
         check_is_fitted(self)
         training: Training | None = getattr(self, "_training", None)
         if training is None:
@@ -56,7 +56,8 @@ class FittedPolicy(Policy):
         """The loss scale from the data, and the curve it was chosen from.
 
         `method` is `"information_matching"` (what `eta="auto"` uses), `"refit_matching"` or `"safe_bayes"`; options go
-        to the function of that name in `posterior.eta`. `posterior(eta=choice.eta)` uses a choice; the fit stays.
+        to the function of that name in `posterior.eta`. `posterior(eta=choice.eta)` uses a choice; the fit stays as it
+        is.
         """
         return self.training("calibrate eta where it was fitted", PosteriorError).calibrated(method, **options)
 
@@ -70,9 +71,9 @@ class FittedPolicy(Policy):
         `"sgld"`, `"nuts"`, `"variational"` (`family`) or `"bootstrap"` (`refits`); other options go to the method, see
         `gbpl.posterior`. Decisions of draws are those of the mixture over the committee's members, each with its own
         training rows; the welfare of draws is the committee's where its members can be drawn jointly.
-        `eta`, in the units of the estimator's, is another loss scale for the draws than `eta_`; the fit stays as it is.
-        Of a model whose features are fixed once grown (`ForestFeatures`), methods over all weights draw the last layer.
-        The bootstrap's refits are made here, or by another `engine` (`runtime.engines`) such as `"ray"`.
+        `eta`, in the units of the estimator's `eta`, replaces `eta_` for the draws; the fit stays as it is.
+        For a model whose features are fixed once grown (`ForestFeatures`), methods over all weights draw the last
+        layer. The bootstrap's refits are made here, or by another `engine` (`runtime.engines`) such as `"ray"`.
         """
         training = self.training("make its posterior where it was fitted", PosteriorError)
         return training.posterior(method, eta=eta, refits=refits, seed=seed, engine=engine, **options)
@@ -83,16 +84,16 @@ class FittedPolicy(Policy):
         action: Any = None, propensity: Any = None, controls: Any = None, cost: Any = None, method: str = "last_layer",
         **options: Any,
     ) -> Certificate:  # fmt: skip
-        """What the posterior's policies are worth at least, with probability 1 - failure_probability (PAC-Bayes).
+        """A PAC-Bayes lower bound of the posterior's welfare that holds with probability 1 - failure_probability.
 
             low + width min{p : kl(p_hat || p) <= (KL(Q || P) + log(2 sqrt(n) / rho)) / n},
 
         P uniform on draws from the posterior and Q the best reweighting of them (`gbpl.certificates`). With rows,
-        data as in `fit`, it certifies this fit on them; they must be rows it has not learned from. Without, the
-        rows of the fit: on each of `folds` parts a clone fitted on the others. `outcome_range` is the lowest and
-        highest value an outcome can take, before costs (with full feedback and no rows: after them), known without
-        the data; rows must be independent, and propensities known. `draws` policies are drawn from each of five
-        loss scales by `method` and its options.
+        given as in `fit`, it certifies this fit on them; it must not have learned from them. Without rows it uses
+        those of the fit: each of `folds` parts certifies a clone fitted on the others. `outcome_range` is the lowest
+        and highest value an outcome can take, before costs (with full feedback and no rows: after them), known without
+        the data; rows must be independent, and propensities known. `draws` policies are drawn from each of five loss
+        scales by `method` and its options.
         """
         training = self.training("certify it where it was fitted")
         settings = CertificateSettings(
@@ -112,7 +113,7 @@ class FittedPolicy(Policy):
     # -- deciding -----------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """The randomized policy: a probability for each action, columns in the order of `actions_`."""
+        """The randomized policy: one probability per action, columns in the order of `actions_`."""
         return policy_of_deviation(self._deviation(X))
 
     def _deviation(self, X: Any) -> Float[np.ndarray, "row action"]:
@@ -120,11 +121,11 @@ class FittedPolicy(Policy):
         return combined_deviation(self.model_, self.surrogate_, self.params_, self.member_weights_, x)
 
     def expected_gain(self, X: Any = None, *, default: Any = None) -> Float[np.ndarray, "row action"]:
-        """What each action is expected to gain over the `default` one (the first if None), in outcome units.
+        """The expected gain of each action over the `default` one (the first if None), in outcome units.
 
-        slope (d_a(x) - d_default(x)), d the committee's deviation from uniform and the slope that of the outcomes on
-        deviations out of fold (`decisions.gain`, `gain_slope_`): right on average, and in the order of `predict_proba`.
-        Without `X`: of the rows of the fit, by members that did not train on them.
+        It is slope (d_a(x) - d_default(x)), where d is the committee's deviation from uniform and the slope is that of
+        the outcomes on out-of-fold deviations (`decisions.gain`, `gain_slope_`): right on average, and in the order of
+        `predict_proba`. Without `X`: for the rows of the fit, by members that did not train on them.
         """
         check_is_fitted(self)
         if self.gain_slope_ is None:
@@ -145,11 +146,11 @@ class FittedPolicy(Policy):
     # -- value --------------------------------------------------------------------------------------------
 
     def cross_fitted_value(self, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None) -> Value:
-        """What the policy is worth, from the rows it learned on, each decided by members that have not seen it.
+        """The value of the policy, from the rows it learned from, each decided by members that have not seen it.
 
         Each row is decided by members that neither trained nor stopped on its fold, with zetas weighted by the other
         folds and, with logged feedback, scores whose outcome models saw nothing of the fold. These members are fitted
-        when first asked for; with fewer rows to learn from they are worth a little less than the committee of all.
+        at the first call; they learn from fewer rows, so their value is a little below that of the committee.
         `baseline` is as in `value`.
         """
         training = self._committee_training("cross_fitted_value", estimator)
@@ -158,10 +159,11 @@ class FittedPolicy(Policy):
     def out_of_fold_value(
         self, policy: Any = None, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None
     ) -> Value:
-        """What the policy is worth, from the rows of the fit, each decided by members that did not train on it.
+        """The value of the policy, from the rows of the fit, each decided by members that did not train on it.
 
-        They did stop on it: `cross_fitted_value` is stricter, for the price of another fit. With a `policy` (a label,
-        one label per row, or probabilities) it is the value of that on the same rows. `baseline` is as in `value`.
+        They did stop on it: `cross_fitted_value` is stricter, at the price of another fit. With a `policy` (a label,
+        one label per row, or probabilities) it is the value of that policy on the same rows. `baseline` is as in
+        `value`.
         """
         training = self._committee_training("out_of_fold_value", estimator)
         decided = training.fit.out_of_fold if policy is None else policy
@@ -171,18 +173,18 @@ class FittedPolicy(Policy):
         self, policy: Any = None, *, rule: str = "randomized", estimator: str = "dr", baseline: Any = None,
         draws: int = 4000, seed: int = 0,
     ) -> Draws:  # fmt: skip
-        """What the policy is worth in the population, from the rows of the fit alone, with all that is uncertain in it.
+        """Draws of the policy's welfare in the population, from the rows of the fit alone, with all of its uncertainty.
 
-        A draw is the value out of fold, plus a normal error of its standard error (the rows are a sample), plus the
-        deviation of a posterior draw of the committee (another sample would have taught another policy), which is where
+        A draw is the out-of-fold value, plus a normal error with its standard error (the rows are a sample), plus the
+        deviation of a posterior draw of the committee (another sample would have given another policy), which is where
         eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them.
 
-        Out of fold means: each row decided by the members that did not train on it. They did stop on it, which flatters
-        them a little, and learned from fewer rows than the committee, which costs them about as much;
-        `cross_fitted_value` avoids the first for the price of another fit, and does not avoid the second.
+        Out of fold means that each row is decided by the members that did not train on it. They did stop on it, which
+        makes them look a little better, and they learned from fewer rows than the committee, which costs about as much;
+        `cross_fitted_value` avoids the first at the price of another fit, but not the second.
 
-        With a `baseline`, as in `value`, it is the gain over that; draws of one seed belong together. A `policy`, what
-        a rule made of this one decides for each row out of fold (under a capacity, say), is evaluated in its place.
+        With a `baseline`, as in `value`, it is the gain over that; draws with the same seed belong together. A `policy`
+        derived from this one by a rule (under a capacity, say), decided for each row out of fold, is evaluated instead.
         """
         training = self._committee_training("population_welfare", estimator)
         value = self.out_of_fold_value(policy, estimator=estimator, rule=rule, baseline=baseline)
@@ -209,14 +211,14 @@ class FittedPolicy(Policy):
     # -- keeping ------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the training rows: a saved policy decides, it does not carry people's data."""
+        """Without the training rows: a saved policy does not carry people's data."""
         rows = ("_training", "pseudo_outcomes_")
         return {name: value for name, value in super().__getstate__().items() if name not in rows}
 
     def frozen(self, *, draws: int = 400) -> SavedPolicy:
         """The policy without its training rows: what `save` writes, deciding with numpy alone.
 
-        `draws` of the posterior go with it, where the training rows are still there to make one; 0 for none.
+        `draws` from the posterior are kept with it if the training rows are still available; 0 for none.
         """
         check_is_fitted(self)
         if draws < 0:

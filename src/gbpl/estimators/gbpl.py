@@ -1,4 +1,4 @@
-"""GBPL: the learner to begin with, which finds out what suits the data instead of being told."""
+"""GBPL: the learner to begin with, which finds out by itself which models suit the data."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["GBPL"]
 
 
 class GBPL(GBPLNet):
-    """Learn who gets which action, by networks and forests side by side, each counting for what it is worth here.
+    """Learn who gets which action, by networks and forests side by side, weighted by how well each does on these data.
 
     It is `GBPLNet(model="auto", outcome_model="auto")`. Networks decide well where gains are smooth in the features,
-    trees where they jump (docs/peers.md), and nobody knows beforehand. So:
+    trees where they jump (docs/peers.md), and one rarely knows beforehand. So:
 
     - the score is a committee of networks (`MLP`) and of forests (`ForestFeatures`) over zetas and folds, each weighted
-      by the probability that it is the best, by welfare out of fold;
+      by the probability that its out-of-fold welfare is the best;
     - with logged feedback the mean outcomes are an average of a network, a forest and an additive regression
-      (`nuisance.averaged`), and scores are learned from the doubly robust table and from the outcome model alone; which
-      of these is best is judged by both accounts, the unbiased and the quiet one.
+      (`nuisance.averaged`), and scores are learned from the doubly robust table and from the outcome model alone; the
+      two kinds are compared by both tables, the unbiased one and the less noisy one.
 
-    It takes longer than `GBPLNet()`, about three times for some thousand rows, and has all it has: a posterior, values
-    and intervals, certificates, `save`. More than 200,000 rows are learned from in passes, by networks alone.
+    It takes about three times as long as `GBPLNet()` for some thousand rows, and has everything that has: a posterior,
+    values and intervals, certificates, `save`. Beyond 200,000 rows networks alone learn, in passes over the rows.
 
     Parameters are those of `GBPLNet`.
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["GBPLNet"]
 
 LARGE = 200_000  # rows beyond which networks learn in passes, and a sample of the rows is kept
-CORRECTIONS = (1.0, 0.0)  # of correction="auto"; the first judges
-BESIDE = (ForestFeatures(),)  # the network in model="auto"
+CORRECTIONS = (1.0, 0.0)  # of correction="auto"; policies are weighed by the first
+BESIDE = (ForestFeatures(),)  # the models beside the network in model="auto"
 
 
 class GBPLNet(FittedPolicy):
@@ -49,18 +49,18 @@ class GBPLNet(FittedPolicy):
     ----------
     zeta : "auto", a number > 0, or a list of numbers
         Strength of the quadratic penalty, in outcome units; it sets how far the policy is shrunk towards uniform
-        and where the fit stands between regression (large) and direct welfare maximisation (small). A list is
-        selected from by welfare out of fold. `"auto"` fits the path 10, 3, 1, 0.1, 0.001 times the outcome scale
+        and where the fit stands between regression (large) and direct welfare maximisation (small). From a list, one is
+        selected by out-of-fold welfare. `"auto"` fits the path 10, 3, 1, 0.1, 0.001 times the outcome scale
         and averages the scores, each zeta weighted by the probability that it is the best.
     eta : "auto" or a number > 0
         Scale of the loss in the generalized posterior exp(-eta sum loss) times the prior, per outcome unit.
-        `"auto"` fits with one over the outcome scale, which makes the fit independent of the unit of the outcomes (it
-        counts there only through the prior), and draws posteriors at the scale that `calibrate_eta` finds.
+        `"auto"` fits with one over the outcome scale, which makes the fit independent of the unit of the outcomes (eta
+        enters the fit only through the prior), and draws posteriors at the scale that `calibrate_eta` finds.
     prior_sd : number > 0
         Standard deviation of the Gaussian prior on the weights, the only regulariser:
-        |w|^2 / (2 prior_sd^2 eta n) beside the mean loss.
+        |w|^2 / (2 prior_sd^2 eta n) is added to the mean loss.
     surrogate : {"auto", "binary", "gap", "full"} or a surrogate
-        One such as `BaselineGap(3, baseline=2)` may be given itself. `"auto"` is binary for two actions, full vector
+        A name, or an object such as `BaselineGap(3, baseline=2)`. `"auto"` is binary for two actions, full vector
         for more. `"gap"` takes the first action as baseline.
     model : None, "auto" or a score model
         `MLP()` if None. `"auto"` puts forests (`ForestFeatures`) beside the networks, each weighted by the probability
@@ -68,30 +68,32 @@ class GBPLNet(FittedPolicy):
         `RandomFeatures()`, `ForestFeatures()`, `BoostedScore()`, a pair of functions (init, apply), a Flax module, or
         a function that builds an Equinox module.
     committee : int >= 2 or None
-        Members fitted across that many folds, each stopped on its own fold, scores averaged. None fits one
-        network with a validation split, as in the paper.
+        Members are fitted across that many folds, each stopped by its own fold, and their scores averaged. None fits
+        one network with a validation split, as in the paper.
     validation_fraction : number in (0, 1)
         Share of rows that stop the fit when `committee` is None.
     actions : list or None
-        Labels of the actions, in order; if None the columns' names (0, 1, ... if there are none), or with logged
-        feedback the labels found, sorted.
+        Labels of the actions, in order. If None: the columns' names (0, 1, ... if there are none), or with logged
+        feedback the labels in the data, sorted.
     pseudo_outcome : {"dr", "ipw", "centered_ipw", "dm"}
         With logged feedback: doubly robust, inverse propensity as in the paper, the same around a regression of the
         outcome on the features, or the outcome model alone.
     outcome_model : None, "auto", a score model or a scikit-learn regressor
         With logged feedback: the model of the mean outcomes; `"auto"` is the average of a network, a forest and an
-        additive regression that is least off out of fold. One for all actions or as `PerAction(regressor)` or
-        `WithAction(regressor)` says; None is the network with a masked loss.
+        additive regression with the smallest out-of-fold error. A regressor is fitted for each action
+        (`PerAction(regressor)`) or once with the action as a feature (`WithAction(regressor)`); None is the network
+        with a masked loss.
     nuisance_folds : int
         With logged feedback: parts of the cross-fitting, actions balanced and groups together.
     nuisance_repeats : int
-        How often the cross-fitting is done anew, with other parts.
+        How often the cross-fitting is repeated, with other parts.
     correction : "auto" or a number in [0, 1]
         With `pseudo_outcome="dr"`: the share of the correction (Y - gamma) / e that is learned from. 1 is the doubly
         robust table, 0 the outcome model. `"auto"` fits both and averages them as it does zetas, each weighted by the
-        probability that its doubly robust welfare out of fold is the best.
+        probability that its out-of-fold, doubly robust welfare is the best.
     clip : "auto" or a number in [0, 1/K)
-        Propensities below are raised to it, the others of the row shrunk to sum to one; `"auto"` is 0.02 / K.
+        Propensities below it are raised to it, and the others in the row shrunk so that they sum to one; `"auto"` is
+        0.02 / K.
     fit_config : FitConfig or None
         Learning rate, batch size, patience and so on.
     random_state : int or RandomState or None
@@ -99,18 +101,18 @@ class GBPLNet(FittedPolicy):
     device : {"auto", "cpu", "gpu"}
         Where the networks are fitted; `"auto"` is a GPU if there is one.
     progress : bool or None
-        Draw a progress line for fits longer than two seconds; None where somebody can see it.
+        Show a progress line for fits longer than two seconds; None shows it where somebody can see it.
 
     Attributes
     ----------
     actions_ : labels, in the order of the columns of `predict_proba`
-    zeta_ : the zeta selected, or of largest weight
-    zeta_path_ : `ZetaPath`, welfare out of fold per zeta
+    zeta_ : the selected zeta, or the one with the largest weight
+    zeta_path_ : `ZetaPath`, out-of-fold welfare per zeta
     eta_, outcome_scale_ : scale of the loss in the fit, and the root mean square difference of two actions' outcomes
     surrogate_, model_ : what was fitted
-    params_, member_weights_ : parameters with a leading member axis, and what each member counts
-    history_ : a dict a member: its zeta and fold, losses per epoch, best epoch
-    gain_slope_ : what a unit of the policy's deviation from uniform is worth, out of fold; None without a committee
+    params_, member_weights_ : parameters with a leading member axis, and the weight of each member
+    history_ : one dict per member: its zeta and fold, losses per epoch, best epoch
+    gain_slope_ : gain in outcome per unit of the policy's deviation from uniform, out of fold; None without a committee
     pseudo_outcomes_ : with logged feedback, the n x K table of scores, net of costs. Not kept when the policy is
         pickled, like every other row of the training data
     overlap_ : with logged feedback, the `OverlapReport`
@@ -183,22 +185,22 @@ class GBPLNet(FittedPolicy):
     ) -> GBPLNet:
         """Learn a policy from features and outcomes.
 
-        Without `action`, `y` has one column for each action, or one column: the gap between action 1 and action 0. A
+        Without `action`, `y` has one column per action, or one column: the gap between action 1 and action 0. A
         table of pseudo-outcomes from elsewhere goes in the same way.
 
-        With `action` (a label a row), `y` is the outcome of that action, one number a row. `propensity` is then a
+        With `action` (one label per row), `y` is the outcome of that action, one number per row. `propensity` is then a
         number (a randomized trial: the probability of the second of two actions, or of each of more), a mapping from
-        label to probability, one number a row (of the action taken), one column for each action, a scikit-learn
-        classifier to cross-fit, or None, where it is estimated by logistic regression and said so. The policy sees
-        `X`; models of outcomes and propensities see `X` and `controls`. `X` may also be a `LoggedFeedback`, which has
-        it all.
+        label to probability, one number per row (of the action taken), one column per action, a scikit-learn
+        classifier to cross-fit, or None: it is then estimated by logistic regression, with a warning. The policy sees
+        `X`; models of outcomes and propensities see `X` and `controls`. `X` may also be a `LoggedFeedback`, which holds
+        all of these.
 
-        `cost` is what each action costs, a mapping from label or one number an action; rows of one of the `groups` stay
-        in one fold; of `sample_weight` only the ratios matter, and rows of weight zero are left out.
+        `cost` is what each action costs, a mapping from label or one number per action. Rows of one of the `groups`
+        stay in one fold. Only the ratios of `sample_weight` matter, and rows of weight zero are left out.
 
-        More than 200,000 rows are learned from in passes (`gbpl.passes`), by networks alone. A sample of 65,536 of them
-        is kept, from which posterior and values speak (the last layer's precision is a sum over all rows, up to three
-        actions). With `groups`, `controls` or estimated propensities all rows are kept.
+        Beyond 200,000 rows networks alone learn, in passes over the rows (`gbpl.passes`). A sample of 65,536 rows is
+        kept, from which posterior and values are computed (the last layer's precision is a sum over all rows, up to
+        three actions). With `groups`, `controls` or estimated propensities all rows are kept.
         """
         feedback = self.read_training(
             X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
@@ -225,9 +227,10 @@ class GBPLNet(FittedPolicy):
     ) -> GBPLNet:
         """Learn from Parquet files of any size, in memory that does not grow with them (`gbpl.passes`).
 
-        Columns are named as in `gbpl.learn`. Networks learn in passes over shuffled row groups, their outcome models
-        and the welfare out of fold likewise; a sample of 65,536 rows, each of which stands for many, is kept for
-        posterior, values and the report. `encoder_` turns rows of such a table into the features that `predict` takes.
+        Columns are named as in `gbpl.learn`. Networks learn in passes over shuffled row groups, and so do
+        their outcome models; out-of-fold welfare is computed likewise. A sample of 65,536 rows, each of which stands
+        for many, is kept for posterior, values and the report. `encoder_` turns rows of such a table into the features
+        that `predict` takes.
         """
         self._check_settings()
         roles = Roles(
@@ -240,7 +243,7 @@ class GBPLNet(FittedPolicy):
         return self
 
     def _learns_in_passes(self, feedback: Feedback) -> bool:
-        """Whether the rows are so many that a sample of them is all that posteriors and values need."""
+        """Whether there are so many rows that a sample is enough for posteriors and values."""
         if len(feedback) <= LARGE or self.committee is None or feedback.groups is not None:
             return False
         if isinstance(feedback, LoggedFeedback) and (feedback.propensity is None or feedback.controls is not None):
@@ -257,7 +260,7 @@ class GBPLNet(FittedPolicy):
         return Training(done.fit, done.feedback, done.nuisances)
 
     def request(self, feedback: Feedback) -> Request:
-        """The fit of some rows, with all that is random in it."""
+        """The fit to some rows, with its seeds drawn."""
         seed = self._drawn_seed()
         settings = self.path_settings(len(feedback.actions), seed)
         folds = self.stopping_folds(feedback, seed)
@@ -266,7 +269,7 @@ class GBPLNet(FittedPolicy):
         )
 
     def remember(self, training: Training, source: Any) -> None:
-        """Set everything that is learned; `source` are the features as they were given, None for those of files."""
+        """Set all learned attributes; `source` are the features as they were given, None for files."""
         if source is not None:
             validate_data(self, source, skip_check_array=True)  # n_features_in_, feature_names_in_
         for name in ("pseudo_outcomes_", "overlap_", "encoder_"):  # of an earlier fit
@@ -301,7 +304,7 @@ class GBPLNet(FittedPolicy):
         return as_model(MLP() if self.model is None or self.averages_models else self.model)
 
     def path_settings(self, count: int, seed: int) -> PathSettings:
-        """What is fitted, for so many actions; `eta` and `zetas` are None for those that follow from the data."""
+        """Settings of the fit for `count` actions; `eta` and `zetas` are None if they follow from the data."""
         eta, zetas = self.checked_constants()
         return PathSettings(
             surrogate=self._checked_surrogate(count),
@@ -340,7 +343,7 @@ class GBPLNet(FittedPolicy):
 
     @property
     def averages_models(self) -> bool:
-        """Whether several models stand side by side."""
+        """Whether several models are fitted and averaged."""
         if isinstance(self.model, str) and self.model != "auto":
             raise TypeError(f"model must be 'auto', None or a score model such as gbpl.MLP(), got {self.model!r}")
         return isinstance(self.model, str)
@@ -350,7 +353,7 @@ class GBPLNet(FittedPolicy):
         super()._check_settings()
 
     def checked_constants(self) -> tuple[float | None, list[float] | None]:
-        """eta and the zetas, None for "auto"; everything that can be refused before looking at data."""
+        """eta and the zetas, None for "auto"; wrong values are refused before looking at data."""
         zetas: list[float] | None = None
         if not (isinstance(self.zeta, str) and self.zeta == "auto"):
             listed = [self.zeta] if isinstance(self.zeta, str) or not np.iterable(self.zeta) else list(self.zeta)

@@ -1,4 +1,4 @@
-"""fit_many: a hundred fits at little more than the price of their arithmetic."""
+"""fit_many: many fits as one stack, at little more than the cost of their arithmetic."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ FITS_PER_TASK = 8
 def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]], *, engine: str = "local") -> list[GBPLNet]:
     """Fit several policies, each to its own data (the arguments of `GBPLNet.fit` by name), as one stack.
 
-    Each becomes what `policy.fit(**data)` makes it, to float32 rounding. For simulation studies: a hundred fits on
-    small samples cost little more than their arithmetic. Policies of different networks or settings take turns.
+    Each ends up as `policy.fit(**data)` would make it, up to float32 rounding. For simulation studies: a hundred fits
+    on small samples cost little more than their arithmetic. Policies of different networks or settings take turns.
 
-    By another `engine` (`runtime.engines`), such as `"ray"`, they are fitted in tasks of eight. What comes back
-    decides, but has left its training rows behind: no posterior, no calibration. Warnings of workers are not heard.
+    With another `engine` (`runtime.engines`), such as `"ray"`, they are fitted in tasks of eight. The policies that
+    come back can decide, but have no training rows, and so no posterior and no calibration. Warnings raised in workers
+    are lost.
 
     >>> import numpy as np
     >>> from gbpl import FitConfig

@@ -28,7 +28,7 @@ __all__ = ["Request", "fit_together"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """One fit, asked for in full: rows, folds and settings; `cross_fit` and what follows are for logged feedback."""
+    """A complete description of one fit: rows, folds and settings; the last three are for logged feedback."""
 
     feedback: Feedback
     folds: list[Int[np.ndarray, " row"]]
@@ -77,7 +77,7 @@ def _problem(request: Request, nuisances: Nuisances | None) -> PathProblem:
 
 
 def _table(nuisances: Nuisances, feedback: FullFeedback, construction: str, correction: float) -> Table:
-    """What members learn from: for each fold scores that have seen nothing of it, where there are any."""
+    """What members learn from: where possible, for each fold scores that do not depend on its rows."""
     whole = nuisances.pseudo_outcomes(construction, correction=correction)
     scale = replace(feedback, outcomes=whole).scale
     path = auto_path(correction)

@@ -1,6 +1,7 @@
-"""What a fit leaves behind for posteriors and values: its members, the table they were weighed by, the log's models.
+"""What a fit keeps for posteriors and values: its members, the table they were weighed by, the models of a log.
 
-It goes when a policy is pickled or saved, as it holds the training rows. What is asked for often is made once and kept.
+It is dropped when a policy is pickled or saved, because it holds the training rows. Results that are needed often are
+computed once and kept.
 """
 
 from __future__ import annotations
@@ -123,14 +124,14 @@ class Training:
             return problems
         try:
             precision = self.auto_eta.precision * fit.scale**2 * fit.thinning
-        except PosteriorError:  # no policy is worth more than another: nothing to match
+        except PosteriorError:  # all policies have the same welfare: nothing to match
             return problems
         return [replace(problem, eta=precision * problem.zeta) for problem in problems]
 
     def spread(self, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
-        """What posterior draws of the committee are worth on training rows, less their mean; made once.
+        """Welfare of posterior draws of the committee on training rows, less its mean; computed once.
 
-        With outcomes as the committee estimates them: the rows' own have taken part in the fit.
+        Outcomes are those that the committee estimates: the rows' own have been used in the fit.
         """
         key = rule, min(draws, DRAWS), seed
         if key not in self._spreads:

@@ -1,1 +1,1 @@
-"""What a user brings, read and checked once: features, outcomes, actions, propensities (sections 2 and 7)."""
+"""The user's data, read and checked once: features, outcomes, actions, propensities (sections 2 and 7)."""

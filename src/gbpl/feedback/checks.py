@@ -1,4 +1,4 @@
-"""Checks of what a user brings: features, outcomes, weights, groups, costs.
+"""Checks of the user's data: features, outcomes, weights, groups, costs.
 
 Nothing behind this folder checks user data again. A message says the value, the rule and the remedy. Each check serves
 arrays, frames and tables alike: `name` is what the message calls the values, and `rows` are their row numbers where
@@ -202,7 +202,7 @@ def check_cost(cost: Any, actions: np.ndarray, n: int) -> Float[np.ndarray, "row
 
 
 def label_array(labels: Any) -> np.ndarray:
-    """Labels of actions as an array that gives them back as they came: mixed ones stay what they are."""
+    """Labels of actions as an array that keeps their types, also where they are mixed."""
     try:
         listed = list(labels)
     except TypeError:

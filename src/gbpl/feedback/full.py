@@ -33,7 +33,7 @@ class FullFeedback:
     """Features and the outcome of every action, for every row.
 
     `outcomes` are net of costs. `weights` are the user's sample weights, rows of weight zero removed; `actions` are the
-    user's labels; rows of one of the `groups` stay in one fold. `source` is the table of features as it was given.
+    user's labels; rows of one group stay in one fold. `source` is the table of features as it was given.
     """
 
     x: Float[np.ndarray, "row feature"]
@@ -68,7 +68,7 @@ class FullFeedback:
         return len(self.x)
 
     def less(self, cost: Any) -> FullFeedback:
-        """The same rows with what each action costs taken off the outcomes; `cost` as in `fit`, None for nothing."""
+        """The same rows, outcomes less the cost of each action; `cost` as in `fit`, None for nothing."""
         if cost is None:
             return self
         return replace(self, outcomes=self.outcomes - check_cost(cost, self.actions, len(self)))

@@ -1,8 +1,8 @@
 """Pseudo-outcomes of logged data: inverse propensity, doubly robust, outcome model alone (section 7).
 
-Formulas only. What comes out is a table with a column for each action whose mean given x is that of the outcomes,
-so that everything after it works as with full feedback. `propensity` is the probability of the action that was
-taken, one number a row: no other is needed.
+Formulas only. The result is a table with one column per action whose mean given x is that of the outcomes, so that
+everything after it works as with full feedback. `propensity` is the probability of the action that was taken, one
+number per row: no other is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["clip_propensity", "doubly_robust", "ipw", "of_logged_action"]
 def of_logged_action(
     table: Float[np.ndarray, "row action"], action: Int[np.ndarray, " row"]
 ) -> Float[np.ndarray, " row"]:
-    """Entry of the action taken, a row each."""
+    """Entry of the action taken, one number per row."""
     return np.take_along_axis(table, action[:, None], axis=1)[:, 0]
 
 
@@ -29,9 +29,10 @@ def clip_propensity(
 ) -> Float[np.ndarray, "..."]:
     """Propensities of at least `clip`, each row still summing to one.
 
-    Those below `clip` are raised to it and the others multiplied by a common factor, again until none is below: the
-    distribution nearest in Kullback-Leibler divergence among those with every entry >= clip. With two actions this is
-    the paper's max(clip, min(1 - clip, e_1)) and its complement. One number a row (the others unknown) is raised alone.
+    Those below `clip` are raised to it and the others multiplied by a common factor, repeatedly until none is below:
+    the distribution nearest in Kullback-Leibler divergence among those with every entry >= clip. With two actions this
+    is the paper's max(clip, min(1 - clip, e_1)) and its complement. One number per row (the others unknown) is only
+    raised.
 
     >>> clip_propensity(np.array([[0.01, 0.39, 0.6]]), 0.1).round(3)
     array([[0.1  , 0.355, 0.545]])
@@ -58,7 +59,7 @@ def doubly_robust(
     propensity: Float[np.ndarray, " row"],
     outcome_mean: Float[np.ndarray, "row action"],
 ) -> Float[np.ndarray, "row action"]:
-    """gamma_a(x) + 1[A = a] (Y - gamma_a(x)) / e_a(x): right on average if either of the two models is.
+    """gamma_a(x) + 1[A = a] (Y - gamma_a(x)) / e_a(x): right on average if either model is right.
 
     >>> doubly_robust(np.array([3.0]), np.array([1]), np.array([0.5]), np.array([[1.0, 2.0]]))
     array([[1., 4.]])
@@ -80,7 +81,7 @@ def ipw(
     """c(x) + 1[A = a] (Y - c(x)) / e_a(x), with c = 0 the Horvitz-Thompson form of the paper.
 
     `center` is a regression of the outcome on x alone. Any c gives the same policy in expectation (section 5, shift
-    invariance); a good one takes out the variance that all actions share.
+    invariance); a good one removes the variance that all actions share.
 
     >>> ipw(np.array([3.0]), np.array([1]), np.array([0.5]), 2)
     array([[0., 6.]])

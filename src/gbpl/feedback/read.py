@@ -1,7 +1,7 @@
-"""The one first arrow: whatever a user brings becomes one frozen value, `FullFeedback` or `LoggedFeedback`.
+"""The one reader: whatever data a user gives become one frozen value, `FullFeedback` or `LoggedFeedback`.
 
 `read_feedback` takes arrays and frames of numbers, as `fit` does; `read_table` takes a table of any library by the
-roles of its columns. Whatever can be refused is refused here, before any work.
+roles of its columns. Wrong data are refused here, before any work.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def read_feedback(
 ) -> Feedback:
     """The data of `fit`, checked.
 
-    `X` may be a `FullFeedback` or `LoggedFeedback`, which has it all. `actions` are the labels in the order wanted;
-    with `align` a frame of outcomes is brought into that order by the names of its columns.
+    `X` may be a `FullFeedback` or `LoggedFeedback`, which holds all of these. `actions` are the labels in the order
+    wanted; with `align` a frame of outcomes is brought into that order by the names of its columns.
     """
     if isinstance(X, FullFeedback | LoggedFeedback):
         if any(part is not None for part in (y, action, propensity, controls, cost, sample_weight, groups)):
@@ -83,7 +83,7 @@ def read_feedback(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableFeedback:
-    """A table read by its roles: the rows that can be used, and what became of the others.
+    """A table read by its roles: the rows that can be used, and why the others cannot.
 
     `kept` says which rows of the table are in `feedback`; `features` has the features of all of them, and `notes` say
     why rows were left out.
@@ -96,7 +96,7 @@ class TableFeedback:
 
     @property
     def logged(self) -> bool:
-        """Whether rows have the outcome of the action taken alone."""
+        """Whether rows have only the outcome of the action taken."""
         return isinstance(self.feedback, LoggedFeedback)
 
     @property
@@ -107,7 +107,7 @@ class TableFeedback:
 
 @dataclass(slots=True, eq=False)
 class _Rows:
-    """The rows that are still in, and why others are not."""
+    """The rows that are still kept, and why others are not."""
 
     frame: Any
     kept: Bool[np.ndarray, " row"]
@@ -120,7 +120,7 @@ class _Rows:
             self.kept &= fine
 
     def numbers(self, name: str, role: str) -> Float[np.ndarray, " row"]:
-        """A column as finite numbers, NaN where missing; rows where it is missing do not stay."""
+        """A column as finite numbers, NaN where missing; rows where it is missing are dropped."""
         values = column(self.frame, name)
         missing = is_missing(values)
         if values.dtype.kind not in "biuf":
@@ -135,7 +135,7 @@ class _Rows:
         return numbers
 
     def weights(self, name: str) -> Float[np.ndarray, " row"]:
-        """Weights; rows of weight zero do not stay."""
+        """Weights; rows of weight zero are dropped."""
         weight = self.numbers(name, "weight")
         present = np.flatnonzero(~np.isnan(weight))
         check_weights(weight[present], len(present), name=f"weight {name!r}", rows=present)
@@ -143,7 +143,7 @@ class _Rows:
         return weight
 
     def groups(self, name: str) -> np.ndarray:
-        """Labels of groups; rows without one do not stay."""
+        """Labels of groups; rows without one are dropped."""
         values = column(self.frame, name)
         self.keep(~is_missing(values), f"without a group ({name})")
         return values if values.dtype.kind != "O" else np.array(list(map(str, values.tolist())), object)
@@ -169,7 +169,7 @@ def _reads_as_number(value: Any) -> bool:
 
 
 def check_rows(count: int, of: int) -> None:
-    """Refuse a table that is too short to learn from or to evaluate by."""
+    """Refuse a table that is too short for learning or evaluation."""
     if count < FEW_ROWS:
         raise TableError(
             f"{count} complete row(s) of {of} are left, and at least {FEW_ROWS} are needed to learn or evaluate "

@@ -31,13 +31,13 @@ BLOCK = 2048
 
 
 def has_last_layer(model: ScoreModel | Mixture) -> bool:
-    """Whether raw outputs are linear in a last layer, for every model there is."""
+    """Whether the raw outputs of all models are linear in a last layer."""
     models = model.models if isinstance(model, Mixture) else (model,)
     return all(isinstance(one, LastLayerModel) for one in models)
 
 
 def taken(params: Any, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> Any:
-    """Parameters of some members, in the order asked for."""
+    """Parameters of some members, in the given order."""
     numbers = np.asarray(chosen, int)
     if not isinstance(params, Mixed):
         return jax.tree.map(lambda leaf: leaf[numbers], params)

@@ -1,4 +1,4 @@
-"""Where batches come from: the source that training asks for them, and that of members whose rows are in memory."""
+"""Where batches come from: the source that training takes them from, and the one for rows in memory."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BlockData(NamedTuple):
 
 
 class Source(Protocol):
-    """Batches of the members in the slots, block after block."""
+    """Batches for the members in the slots, block after block."""
 
     @property
     def ends(self) -> bool:
@@ -40,16 +40,16 @@ class Source(Protocol):
         ...
 
     def take(self, banks: Sequence[Seats]) -> BlockData | None:
-        """The next block for members seated like this; None when there is no more."""
+        """The next block for members in these seats; None when there is no more."""
         ...
 
     def draw_ahead(self, banks: Sequence[Seats]) -> None:
-        """Prepare the next block while the devices are busy, as if everybody stayed."""
+        """Prepare the next block while the devices are busy, as if every member stayed."""
         ...
 
 
 class DrawnBatches:
-    """Rows in memory, drawn anew for every epoch of every member; `table` is on the devices already."""
+    """Rows in memory, shuffled again for every epoch of every member; `table` is on the devices already."""
 
     ends = False
 
@@ -59,7 +59,7 @@ class DrawnBatches:
         """`shape` is that of a member's batches in a block: epochs, steps, and rows per step."""
         self.members, self.table, self.config, self.shape = members, table, config, shape
         self.orders: dict[int, Batches] = {}  # of the members now seated
-        self.seated: Seats = []  # whom the batches at hand were drawn for
+        self.seated: Seats = []  # the members for whom `drawn` was drawn
         self.drawn: tuple[np.ndarray, np.ndarray] = self._empty(0)
 
     def take(self, banks: Sequence[Seats]) -> BlockData | None:
@@ -71,7 +71,7 @@ class DrawnBatches:
         return BlockData(self.table, [self.drawn])
 
     def _follow(self, seated: Seats) -> None:
-        """Draw for those who have arrived; the others keep what was drawn for them."""
+        """Draw for the members that have arrived; the others keep what was drawn for them."""
         before = {number: place for place, number in enumerate(self.seated) if number is not None}
         if not before:
             self.drawn = self._empty(len(seated))
@@ -128,7 +128,7 @@ class Batches:
         return self.rng.permutation(np.arange(len(self.rows), dtype=np.int32))
 
     def _deal(self, values: np.ndarray) -> np.ndarray:
-        """(epoch, row) dealt round-robin to (epoch, step, batch), the last places filled with zeros."""
+        """(epoch, row) distributed round-robin to (epoch, step, batch), the last places filled with zeros."""
         if self.padding:
             padded = np.zeros((len(values), self.steps * self.size), values.dtype)
             padded[:, : self.per_epoch] = values

@@ -1,7 +1,7 @@
 """The compiled step of training: a few epochs of the members in the slots of one block.
 
 All members of a block have the same shapes: steps per epoch, rows per batch, rows of validation. A slot without a
-member is stopped from the start.
+member counts as stopped from the start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVALUATION_ROWS = 1024
 
 
 class Objective(Protocol):
-    """A loss per row of the raw output. Surrogates have it; so has any frozen object with these two names."""
+    """A loss per row of the raw output. Surrogates are objectives; so is any frozen object with these two names."""
 
     @property
     def n_raw(self) -> int: ...
@@ -188,7 +188,7 @@ class Block:
 
     @property
     def most_validation(self) -> int:
-        """Validation rows that a member is given, at most."""
+        """The largest number of validation rows of a member."""
         return self.config.epoch_rows // 4
 
     def put(self, tree: Any, axis: int = 0) -> Any:
@@ -244,9 +244,9 @@ class Block:
         }
 
     def fresh(self, seated: Sequence[int | None]) -> State:
-        """The members before their first step."""
+        """The state of the members before their first step."""
         given, fixed = self._before(seated)
-        # Zeros come out on every device: without this the first block would be compiled apart.
+        # Zeros are made on every device: without this the first block would be compiled separately.
         return self.put(initial_state(*given, **fixed))
 
     def _program(self) -> Any:
@@ -259,7 +259,7 @@ class Block:
         return program(state, slots, *data, *self.put(batches, axis=2), **fixed)
 
     def compile(self, seated: Sequence[int | None], target: Any, batches: tuple[int, int, int, int]) -> None:
-        """Compile what `train` runs, for targets and batches of such shapes and types, and run nothing."""
+        """Compile what `train` runs, for targets and batches of these shapes and types, without running it."""
 
         def placed(leaf: Any, sharding: Any) -> Any:
             weak = getattr(leaf, "weak_type", False)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ChunkBatches", "ChunkFit", "ChunkTable", "Held", "batch_plan"]
 
 SLOTS_PER_CPU = 3  # with batches of some hundred rows more members fall out of the cache (measured: 77 against 40)
-RARE = 6.0  # standard deviations of the rows outside a fold that a chunk has room for
+RARE = 6.0  # standard deviations by which the rows outside a fold may exceed their expected number
 
 
 class Held(NamedTuple):
@@ -55,8 +55,8 @@ class ChunkTable(NamedTuple):
 def batch_plan(rows: int, folds: int, size: int) -> tuple[int, int]:
     """Steps through a chunk and room in a batch, for batches of about `size` of the rows outside a fold.
 
-    How many of a chunk's rows are outside a fold is binomial; there is room for six standard deviations more than are
-    expected, and rows beyond that (one chunk in 10^9) are passed over.
+    How many of a chunk's rows are outside a fold is binomial; there is room for six standard deviations more than
+    expected, and rows beyond that (one chunk in 10^9) are skipped.
     """
     share = 1.0 / folds
     expected, spread = rows * (1.0 - share), math.sqrt(rows * share * (1.0 - share))
@@ -67,9 +67,9 @@ def batch_plan(rows: int, folds: int, size: int) -> tuple[int, int]:
 class ChunkFit:
     """Members of several folds, to be trained on chunks.
 
-    Of `members` the fold, zeta, eta, table and seed count; `n_train` is how many rows each learns from in all.
-    `mean_weight` is that of all rows. Where shapes and types of the `target` of all chunks are given, what learns from
-    them is compiled at once, beside the initial state.
+    Only the fold, zeta, eta, table and seed of `members` are used; `n_train` is how many rows each learns from in all.
+    `mean_weight` is that of all rows. If shapes and types of the `target` of all chunks are given, the training
+    step is compiled at once, while the initial state is made.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ChunkFit:
         return replace(member, validation=own, validation_weights=weights)
 
     def _banks(self) -> list[Seats]:
-        """Everybody seated, in as many banks as the cache wants, all of one size."""
+        """All members seated, in banks of one size that suits the cache."""
         count, members = len(self.block.devices), len(self.members)
         most = SLOTS_PER_CPU * count if self.block.devices[0].platform == "cpu" else members + count
         size = self.block.rounded(-(-members // -(-members // most)))
@@ -127,7 +127,7 @@ class ChunkFit:
     def fit(self, chunks: Iterable[ChunkTable]) -> StackFit:
         """The members with their best weights; an epoch of theirs is a chunk.
 
-        The next chunk is asked for before the members have learned from the last.
+        The next chunk is read before the members have learned from the last.
         """
         fitted = dict(self.loop.run(ChunkBatches(self, iter(chunks))))
         return collect_stack(self.members, [fitted[number] for number in range(len(self.members))])

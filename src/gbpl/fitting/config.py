@@ -15,9 +15,10 @@ __all__ = ["FitConfig"]
 class FitConfig:
     """How members are trained: Adam, minibatches, early stopping on the validation loss.
 
-    An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size` is the most
-    rows of a step; None means 128, and less for small samples. The weights kept are those of the epoch with the
-    lowest validation loss. With `decay_steps` the learning rate falls to zero over that many steps, as half a cosine.
+    An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size` is the
+    largest number of rows per step; None means 128, and less for small samples. The weights kept are those of the epoch
+    with the lowest validation loss. With `decay_steps` the learning rate falls to zero over that many steps, as half a
+    cosine.
     """
 
     learning_rate: float = 1e-3
@@ -40,7 +41,7 @@ class FitConfig:
                 raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
 
     def batch_shape(self, n_train: int) -> tuple[int, int]:
-        """Steps per epoch and rows per step; the rows are dealt evenly, so no batch is a small remainder."""
+        """Steps per epoch and rows per step; the rows are divided evenly, so no batch is a small remainder."""
         rows = min(n_train, self.epoch_rows)
         size = self.batch_size or max(8, min(128, n_train // 5))
         steps = -(-rows // size)

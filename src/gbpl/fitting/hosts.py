@@ -1,4 +1,4 @@
-"""Several hosts: members of a stack dealt to the processes of `jax.distributed`, and their results sent to all.
+"""Several hosts: members of a stack divided among the processes of `jax.distributed`, and their results sent to all.
 
 Every host runs the same script with the same data and seeds, one process per host:
 
@@ -39,7 +39,7 @@ def share(members: Sequence[Member], data: Any, fit: Callable[[Sequence[int]], S
 
     `fit` takes numbers of members and gives one result for each; in a single process it is called for all of them.
     `data` is the tree of arrays that members name rows of: processes that differ in either are refused. When one
-    process fails, all do, and none waits.
+    process fails, all fail, and none waits.
     """
     count = jax.process_count()
     if count == 1:
@@ -81,7 +81,7 @@ def _digest(members: Sequence[Member], data: Any) -> str:
 
 
 def _bytes_of(array: np.ndarray) -> UInt8[np.ndarray, " byte"]:
-    """The memory of an array, in place where it lies in one piece."""
+    """The memory of an array, without a copy if it is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 

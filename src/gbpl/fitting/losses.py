@@ -118,13 +118,13 @@ class OutcomeSquare(_OfActions):
         return 0.5 * jnp.mean((raw - target) ** 2, axis=-1)
 
     def policy(self, raw: Float[Table, "row raw"]) -> Float[Array, "row action"]:
-        """One at the largest raw output; of two equal ones action 1, as everywhere with two actions."""
+        """A one at the largest raw output; of two equal ones action 1, as everywhere with two actions."""
         return jax.nn.one_hot(deterministic(jnp.asarray(raw)), self.n_actions, dtype=jnp.float32)
 
 
 @dataclass(frozen=True, slots=True)
 class NegativeWelfare(_OfActions):
-    """Welfare itself, up to a constant of the row (DirectWelfare; of pseudo-outcomes DirectDR- and DirectIPWWelfare).
+    """Welfare itself, up to a constant of the row (DirectWelfare; with pseudo-outcomes DirectDR- and DirectIPWWelfare).
 
     Two actions: -U f / 2 with f = tanh(raw) and policy (f + 1) / 2, the binary surrogate's without its penalty.
     More: -sum_a delta_a (Y(a) - mean of Y) with policy delta = softmax(raw).
@@ -168,7 +168,7 @@ class OneOf:
     """Members of different methods in one stack: each row's loss is the one of `losses` that its code names.
 
     The target is a pair: tables of outcomes one below the other, and a code (a place in `losses`) for each of their
-    rows; a member's `table` says which is its own. A method with fewer raw outputs than the others uses the first.
+    rows; a member's `table` says which is its own. A method with fewer raw outputs than the others uses the first ones.
     """
 
     losses: tuple[RowLoss, ...]

@@ -28,8 +28,9 @@ class Member:
     """One fit: its rows, its weights, its constants, its seed, and what it is for.
 
     `weights` belong to the rows of `train`; only their ratios matter. `validation` rows stop the fit; without
-    any it runs to the last epoch. Where several tables of targets lie one below the other, `table` is the member's.
-    `fold` is the fold it leaves out, `entry` its place on a zeta path, `model` the place of its model in a committee.
+    any it runs to the last epoch. Where several tables of targets lie one below the other, `table` is the number of the
+    member's. `fold` is the fold it leaves out, `entry` its place on a zeta path, `model` the place of its model in a
+    committee.
     """
 
     train: Int[np.ndarray, " row"]
@@ -96,17 +97,17 @@ def fold_rows(
     strata: Int[np.ndarray, " row"] | None = None,
     groups: Int[np.ndarray, " row"] | None = None,
 ) -> list[Int[np.ndarray, " row"]]:
-    """Rows 0..n-1 dealt at random into `folds` parts of (nearly) equal size, evenly within each stratum.
+    """Rows 0..n-1 divided at random into `folds` parts of (nearly) equal size, evenly within each stratum.
 
     Rows of one group stay together; the strata are then as even as the groups allow.
     """
     if groups is not None:
         count = len(np.unique(groups))
         if count < folds:
-            raise ValueError(f"{count} groups cannot be dealt into {folds} folds; use at most {count} folds")
+            raise ValueError(f"{count} groups cannot be divided into {folds} folds; use at most {count} folds")
         dealer = StratifiedGroupKFold(folds, shuffle=True, random_state=seed % 2**32)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a stratum of few rows; whoever needs it in a fold checks
+            warnings.simplefilter("ignore", UserWarning)  # a stratum of few rows; callers check
             parts = dealer.split(np.zeros(n), np.zeros(n, int) if strata is None else strata, groups)
             return [np.sort(part).astype(np.int32) for _, part in parts]
     rng = np.random.default_rng(seed)

@@ -1,8 +1,8 @@
 """`TrainingLoop`, the only training loop, and `fit_stack`, which runs it on rows in memory.
 
 Any number of members are fitted at once. Members sit in the slots of a compiled block of epochs and learn from the
-batches of a source: drawn from rows in memory, or from chunks that pass (`gbpl.fitting.chunks`). In memory, one that
-stops early gives its slot to the next, so that stopped members cost no time and the shapes, hence the compiled
+batches of a source: drawn from rows in memory, or from chunks that pass (`gbpl.fitting.chunks`). In memory, a member
+that stops early gives its slot to the next, so that stopped members cost no time and the shapes, hence the compiled
 function, stay the same. A member's result does not depend on its neighbours.
 
 The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n).
@@ -37,10 +37,10 @@ __all__ = [
 ]  # fmt: skip
 
 SLOTS_PER_CPU = 8  # more members at once fall out of the cache (measured: 160 against 110 GFLOP/s)
-WAVES = 6  # members a slot should see, where it can: slots stand empty only at the end of the last
+WAVES = 6  # members per slot, if possible: slots are empty only at the end of the last
 SLOTS_PER_GPU = 2048
-BLOCK_STEPS = 64  # steps between two looks at the host: few are wasted on members that stop, and looking is free
-TAIL_ROWS = {"cpu": 2e6}  # rows left to pass for which a smaller block is worth compiling: about two seconds
+BLOCK_STEPS = 64  # steps between two checks on the host: few are wasted on members that stop, and checking is free
+TAIL_ROWS = {"cpu": 2e6}  # rows left for which a smaller block is worth compiling: about two seconds
 TAIL_ROWS_ELSEWHERE = 5e8
 
 
@@ -60,11 +60,11 @@ class StackFit:
     best_loss: Float[np.ndarray, " member"]
 
     def select(self, chosen: Sequence[int] | Int[np.ndarray, " chosen"]) -> Any:
-        """Parameters of some members, in the order asked for."""
+        """Parameters of some members, in the given order."""
         return taken(self.params, chosen)
 
     def subset(self, chosen: Sequence[int] | Int[np.ndarray, " chosen"], members: Sequence[Member]) -> StackFit:
-        """Some of the fits, in the order asked for, as those of `members`."""
+        """Some of the fits, in the given order, as those of `members`."""
         return StackFit(
             members=tuple(members),
             params=self.select(chosen),
@@ -132,7 +132,7 @@ def _fit_group(
     devices: list[jax.Device],
     bar: Progress,
 ) -> Iterator[tuple[int, FittedMember]]:
-    """Members of one shape: as many slots as the devices like, and the others wait for one."""
+    """Members of one shape: as many slots as suit the devices; the other members wait for one."""
     shapes = [config.batch_shape(len(member.train)) for member in members]
     steps, size = shapes[0][0], max(size for _, size in shapes)
     block = Block(
@@ -170,8 +170,8 @@ def fit_stacks(
 ) -> list[StackFit]:
     """Fit the members of several tables of one width as one stack, the tables' rows one below the other.
 
-    What each problem gets is what `fit_stack` gives it alone, to float32 rounding: many small fits at the price of one
-    large one.
+    Each problem gets the result that `fit_stack` would give it alone, up to float32 rounding: many small fits cost as
+    much as one large one.
     """
     options: Any = {"config": config, "device": device, "progress": progress}
     if isinstance(model, GrownModel):
@@ -206,7 +206,7 @@ def _below(leaves: Sequence[np.ndarray], rows: Sequence[int]) -> np.ndarray:
 
 
 class FittedMember(NamedTuple):
-    """What training makes of one member."""
+    """The result of training one member."""
 
     params: Any
     best_epoch: int
@@ -228,7 +228,7 @@ def collect_stack(members: Sequence[Member], fitted: Sequence[FittedMember]) -> 
 
 
 class _Bank:
-    """Slots that one call of the compiled block trains: who sits in them, and how far they are."""
+    """Slots that one call of the compiled block trains: the members in them, and their state."""
 
     def __init__(self, block: Block, seats: Seats) -> None:
         self.seats, self.size = seats, len(seats)
@@ -239,8 +239,8 @@ class _Bank:
 class TrainingLoop:
     """Members of one shape on their way through the slots of a block: the only training loop.
 
-    `banks` says who is seated at first; the others take the slots of those who stop. The banks take turns: each has as
-    many slots as the cache likes. `epoch_rows` is how many rows a slot passes in an epoch.
+    `banks` says which members are seated at first; the others take the slots of those that stop. The banks take turns:
+    each has as many slots as suit the cache. `epoch_rows` is the number of rows a slot passes per epoch.
     """
 
     def __init__(self, block: Block, banks: Sequence[Seats], *, epoch_rows: int) -> None:
@@ -256,7 +256,7 @@ class TrainingLoop:
         running: deque[list[tuple[Any, Any]]] = deque()
         while (data := source.take(self._seats())) is not None:
             running.append([self._train(bank, data, place) for place, bank in enumerate(self.banks)])
-            if len(running) > 1:  # by now the block before is done: looking at it does not wait
+            if len(running) > 1:  # by now the block before is done: reading it does not wait
                 self._record(running.popleft())
             source.draw_ahead(self._seats())  # while the block runs
             if source.ends:
@@ -299,7 +299,7 @@ class TrainingLoop:
             )
 
     def _recycle(self, bank: _Bank) -> Iterator[tuple[int, FittedMember]]:
-        """Give the slots of members that have stopped to those who wait, once enough of many have."""
+        """Give the slots of stopped members to those that wait, once enough have stopped."""
         bank.idle = np.asarray(bank.state.stopped)
         leaving = [place for place, number in enumerate(bank.seats) if number is not None and bank.idle[place]]
         enough = 1 if len(bank.seats) <= 64 else len(bank.seats) // 4
@@ -354,9 +354,9 @@ class TrainingLoop:
         return bank.state._replace(stopped=self.block.put(np.asarray(bank.state.stopped) | empty))
 
     def _tail(self, bank: _Bank) -> list[int]:
-        """Places to keep: fewer once the tail of slow members is worth compiling a smaller block for.
+        """Places to keep: fewer once it pays to compile a smaller block for the slow members that are left.
 
-        The rule counts rows, not seconds: what is fitted must not depend on how busy the machine is.
+        The rule counts rows, not seconds: the fit must not depend on how busy the machine is.
         """
         seats = bank.seats
         active = [place for place, number in enumerate(seats) if number is not None]

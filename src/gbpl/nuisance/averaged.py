@@ -1,9 +1,8 @@
-"""Models of the log by several learners, averaged as their predictions of unseen rows deserve.
+"""Models of the log by several learners, averaged by how well they predict rows they have not seen.
 
-Networks, forests and smooth additive regressions are each best for some outcomes, and which of them it is can be seen
-from the log: every row has predictions by models that never saw it. The average with the least squared error there
-(the greatest likelihood, for propensities) costs nothing more and is seldom far from the best of them (Wolpert 1992,
-Breiman 1996).
+Networks, forests and smooth additive regressions are each best for some outcomes, and the log shows which: every row
+has predictions by models that never saw it. The average with the least squared error there (for propensities, the
+greatest likelihood) costs nothing more and is seldom far from the best of them (Wolpert 1992, Breiman 1996).
 """
 
 from __future__ import annotations
@@ -29,41 +28,43 @@ if TYPE_CHECKING:
 
 __all__ = ["additive_means", "averaged_propensity", "convex_weights", "forest_means", "mixture_weights"]
 
-TREES, LEAF, SHARE = 100, 3, 0.5  # of the forests: trees, rows of a leaf, share of the features looked at
+TREES, LEAF, SHARE = 100, 3, 0.5  # of the forests: trees, rows per leaf, share of the features tried at a split
 SEEN_ROWS = 50_000  # rows a tree sees at most
 KNOTS = 5
-RIDGES = tuple(10.0 ** np.arange(-1.0, 4.5, 0.5))  # pseudo-rows by which the additive model is held back
+RIDGES = tuple(10.0 ** np.arange(-1.0, 4.5, 0.5))  # pseudo-rows by which the additive model is shrunk
 PROPENSITY_LEAF = 20
 ROUNDS = 200
 
 
 def convex_weights(
-    told: Float[np.ndarray, "row learner"],
+    predictions: Float[np.ndarray, "row learner"],
     outcome: Float[np.ndarray, " row"],
     weights: Float[np.ndarray, " row"] | None,
 ) -> Float[np.ndarray, " learner"]:
-    """c >= 0 with sum one of the least sum_i w_i (y_i - sum_m c_m told_im)^2.
+    """The c >= 0 with sum one that minimise sum_i w_i (y_i - sum_m c_m predictions_im)^2.
 
     >>> convex_weights(np.array([[0.0, 2.0], [1.0, 3.0]]), np.array([0.5, 1.5]), None).round(6).tolist()
     [0.75, 0.25]
     """
     root = np.ones(len(outcome)) if weights is None else np.sqrt(weights)
-    off = (told - outcome[:, None]) * root[:, None]  # with sum one, the residual of the average is that of residuals
+    # With sum one, the residual of the average is the average of the residuals.
+    off = (predictions - outcome[:, None]) * root[:, None]
     scale = np.sqrt(np.sum(off**2)) or 1.0
-    found, _ = nnls(np.vstack([off / scale, 1e3 * np.ones(told.shape[1])]), np.append(np.zeros(len(off)), 1e3))
-    return found / found.sum()
+    summing = 1e3 * np.ones(predictions.shape[1])
+    solution, _ = nnls(np.vstack([off / scale, summing]), np.append(np.zeros(len(off)), 1e3))
+    return solution / solution.sum()
 
 
 def mixture_weights(
     likelihood: Float[np.ndarray, "row learner"], weights: Float[np.ndarray, " row"] | None
 ) -> Float[np.ndarray, " learner"]:
-    """c >= 0 with sum one of the greatest sum_i w_i log sum_m c_m p_im, by expectation maximisation."""
+    """The c >= 0 with sum one that maximise sum_i w_i log sum_m c_m p_im, by expectation maximisation."""
     row = np.full(len(likelihood), 1.0 / len(likelihood)) if weights is None else weights / weights.sum()
-    found = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
+    shares = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
     for _ in range(ROUNDS):
-        joint = likelihood * found
-        found = row @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300))
-    return found / found.sum()
+        joint = likelihood * shares
+        shares = row @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300))
+    return shares / shares.sum()
 
 
 def _outside(n: int, *folds: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
@@ -76,26 +77,26 @@ def _outside(n: int, *folds: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]
 def _two_out(
     n: int, count: int, folds: Folds, predicted: Callable[[Sequence[int]], Float[np.ndarray, "row action"]]
 ) -> Means:
-    """Means of each fold by a model of the others, and for each fold those of the others by models of neither.
+    """Means of each fold by a model of the others; and, for each fold, means of the other folds by models of neither.
 
-    `predicted(left_out)` are the means of every row by a model that saw none of some folds.
+    `predicted(left_out)` gives the means of every row by a model that saw none of the folds left out.
     """
     means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
     for one, other in combinations_with_replacement(range(len(folds)), 2):
-        told = predicted(sorted({one, other}))
-        fold_means[one, folds[other]] = told[folds[other]]
-        fold_means[other, folds[one]] = told[folds[one]]
+        predictions = predicted(sorted({one, other}))
+        fold_means[one, folds[other]] = predictions[folds[other]]
+        fold_means[other, folds[one]] = predictions[folds[one]]
         if one == other:
-            means[folds[one]] = told[folds[one]]
+            means[folds[one]] = predictions[folds[one]]
     return means, fold_means
 
 
 def additive_means(feedback: LoggedFeedback, folds: Folds) -> Means:
-    """Ridge regressions on spline curves of the features, one an action.
+    """Ridge regressions on spline curves of the features, one per action.
 
-    A sum of squares and products for each fold and action is all they need: models that leave folds out are sums over
-    the others. The ridge of what is told to or about a fold is that of least error on the other folds, by models that
-    saw neither.
+    They need only sums of squares and products for each fold and action: a model that leaves folds out uses the sums
+    of the others. The ridge for the predictions of a fold, and for the scores that may not see it, has the least error
+    on the other folds, by models that saw neither.
     """
     n, count = len(feedback), len(feedback.actions)
     x = Standardizer.fit(feedback.context, np.arange(n), feedback.weights).apply(feedback.context)
@@ -109,18 +110,18 @@ def additive_means(feedback: LoggedFeedback, folds: Folds) -> Means:
             rows = fold[feedback.action[fold] == action]
             weighted = basis[rows] * weight[rows, None]
             gram[number, action], moment[number, action] = weighted.T @ basis[rows], weighted.T @ y[rows]
-    held_back = np.ones(size)
-    held_back[0] = 1e-9  # the level is not held back, but for an action that no row is left of
+    shrunk = np.ones(size)
+    shrunk[0] = 1e-9  # the level is not shrunk, except for an action that no row is left of
 
     def coefficients(left_out: Collection[int], ridge: float) -> Float[np.ndarray, "basis action"]:
         kept = [number for number in range(len(folds)) if number not in left_out]
-        matrix = gram[kept].sum(axis=0) + np.diag(ridge * held_back)
+        matrix = gram[kept].sum(axis=0) + np.diag(ridge * shrunk)
         return np.linalg.solve(matrix, moment[kept].sum(axis=0)[..., None])[..., 0].T
 
-    def error(left_out: Collection[int], judged: int, ridge: float) -> float:
-        fold = folds[judged]
-        told = basis[fold] @ coefficients(left_out, ridge)
-        return float(weight[fold] @ (y[fold] - told[np.arange(len(fold)), feedback.action[fold]]) ** 2)
+    def error(left_out: Collection[int], number: int, ridge: float) -> float:
+        fold = folds[number]
+        predictions = basis[fold] @ coefficients(left_out, ridge)
+        return float(weight[fold] @ (y[fold] - predictions[np.arange(len(fold)), feedback.action[fold]]) ** 2)
 
     means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
     for one, fold in enumerate(folds):
@@ -133,10 +134,10 @@ def additive_means(feedback: LoggedFeedback, folds: Folds) -> Means:
 
 
 def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
-    """Random forests, one an action.
+    """Random forests, one per action.
 
-    A forest of the rows outside a fold tells that fold, and the rows it was grown on by the trees that did not see them
-    (out of bag); where rows come in groups, forests that leave two folds out do that.
+    A forest of the rows outside a fold predicts that fold, and also the rows it was grown on, by the trees that did not
+    see them (out of bag); where rows come in groups, forests that leave two folds out predict those instead.
     """
     n, count = len(feedback), len(feedback.actions)
     x, y = feedback.context, feedback.outcome
@@ -171,7 +172,7 @@ def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
 def averaged_propensity(
     feedback: LoggedFeedback, dealt: Sequence[Folds], *, seed: int
 ) -> tuple[Float[np.ndarray, "row action"], dict[str, float]]:
-    """Logistic regression and a forest, each row by models of other folds, mixed by their likelihood; the shares."""
+    """Logistic regression and a forest, each row by models of other folds, mixed by likelihood; and their shares."""
     n, count = len(feedback), len(feedback.actions)
     x = Standardizer.fit(feedback.context, np.arange(n)).apply(feedback.context)
     learners = {
@@ -189,7 +190,7 @@ def averaged_propensity(
             for name, make in learners.items():
                 fitted = make().fit(x[known], feedback.action[known], sample_weight=weights)
                 tables[name][fold] += fitted.predict_proba(x[fold]) / len(dealt)
-    told = np.column_stack([table[np.arange(n), feedback.action] for table in tables.values()])
-    shares = mixture_weights(told, feedback.weights)
+    likelihood = np.column_stack([table[np.arange(n), feedback.action] for table in tables.values()])
+    shares = mixture_weights(likelihood, feedback.weights)
     mixed = sum(share * table for share, table in zip(shares, tables.values(), strict=True))
     return np.asarray(mixed), dict(zip(tables, shares.tolist(), strict=True))

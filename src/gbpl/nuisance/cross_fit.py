@@ -1,6 +1,6 @@
 """Cross-fitting: models of a log, each row predicted by models that never saw it (section 7).
 
-`CrossFit` holds the settings and runs them; what it gives is arrays (`Nuisances`). The score formulas are in
+`CrossFit` holds the settings and runs them; its result is arrays (`Nuisances`). The score formulas are in
 `feedback.pseudo_outcomes`.
 """
 
@@ -41,14 +41,14 @@ class EstimatedPropensityWarning(UserWarning):
 class CrossFit:
     """How outcome means and propensities are estimated.
 
-    folds, repeats : parts the rows are dealt into (actions balanced, groups together), and how often anew
+    folds, repeats : parts that the rows are divided into (actions balanced, groups together), and how often
     outcome_model : None for the network with a masked loss, "auto" for the average of it, a forest and an additive
         regression (`gbpl.nuisance.averaged`), a score model such as `MLP(hidden=(32,))`, a scikit-learn regressor (or
         classifier, for outcomes such as 0/1) or `PerAction(...)`, or `WithAction(...)`. With "auto" a propensity that
         is not given is an average too, of logistic regression and a forest
-    clip : propensities below are raised to it; "auto" is 0.02 over the number of actions
-    committee, validation_fraction : networks averaged within each fold, each stopped on its own part of the other
-        rows; with None one network, stopped on that share of them
+    clip : propensities below it are raised to it; "auto" is 0.02 over the number of actions
+    committee, validation_fraction : networks averaged within each fold, each stopped by its own part of the other
+        rows; with None one network, stopped by that share of them
     """
 
     folds: int = 5
@@ -86,7 +86,7 @@ class CrossFit:
             as_model(model)
 
     def clip_for(self, count: int) -> float:
-        """The clip level for so many actions."""
+        """The clip level for `count` actions."""
         clip = AUTO_CLIP / count if isinstance(self.clip, str) else float(self.clip)
         if clip * count >= 1.0:
             raise ValueError(
@@ -101,11 +101,11 @@ class CrossFit:
         *,
         outer: list[Int[np.ndarray, " row"]] | None = None,
     ) -> Nuisances:
-        """Estimate what a construction needs and the log does not say.
+        """Estimate what a construction needs and the log does not hold.
 
-        Without `outer`, rows are dealt into `folds` parts, and each part is predicted by models of the others. With
+        Without `outer`, rows are divided into `folds` parts, and each part is predicted by models of the others. With
         `outer` (the folds of a committee), each of these is predicted by models of the others, and so are the `folds`
-        parts of what is outside it, by models that saw neither: the second level is `fold_means`.
+        parts of the rows outside it, by models that saw neither: the second level is `fold_means`.
         """
         return fit_plans([self.plan(feedback, construction, outer=outer)])[0]
 
@@ -116,7 +116,7 @@ class CrossFit:
         *,
         outer: list[Int[np.ndarray, " row"]] | None = None,
     ) -> Plan:
-        """Everything but the outcome models, in full before any of them is fitted."""
+        """Everything but the outcome models, before any of them is fitted."""
         check_construction(construction)
         propensity, modelled = feedback.propensity, construction != "ipw"
         clip = self.clip_for(len(feedback.actions))
@@ -143,7 +143,7 @@ class CrossFit:
         return [int(seed) for seed in np.random.SeedSequence([self.seed, *key]).generate_state(count)]
 
     def _deal(self, feedback: LoggedFeedback) -> list[list[Int[np.ndarray, " row"]]]:
-        """Folds of every row, anew for each repeat; each has every action."""
+        """Folds of the rows, one set per repeat; each fold has every action."""
         if len(feedback) < 2 * self.folds:
             raise ValueError(f"too few rows for {self.folds} nuisance folds: n_samples={len(feedback)}; use fewer")
         dealt = [
@@ -156,7 +156,7 @@ class CrossFit:
         return dealt
 
     def _jobs(self, feedback: LoggedFeedback, dealt: list[list[np.ndarray]], *, nested: bool) -> list[Job]:
-        """What to fit, in full before any fit, so that an action missing somewhere is found at once."""
+        """All fits to make, listed before the first, so that an action missing somewhere is noticed at once."""
         jobs, rows = [], np.arange(len(feedback), dtype=np.int32)
         for repeat, folds in enumerate(dealt):
             for number, held in enumerate(folds):
@@ -174,7 +174,7 @@ class CrossFit:
     def _parts(
         self, feedback: LoggedFeedback, rest: Int[np.ndarray, " row"], seed: int, *, nested: bool
     ) -> list[Int[np.ndarray, " row"]]:
-        """Parts of the rows outside a fold: each is left out of one model, which stops on it if it is a network."""
+        """Parts of the rows outside a fold: each is left out of one model, which stops by it if it is a network."""
         if not nested and self.learner is not None:
             return [rest[:0]]
         count = self.folds if nested else self.committee or max(2, round(1.0 / self.validation_fraction))
@@ -195,7 +195,7 @@ class CrossFit:
 
     @property
     def averages(self) -> bool:
-        """Whether several learners are asked."""
+        """Whether several learners are averaged."""
         return isinstance(self.outcome_model, str)
 
     def _propensity(self, feedback: LoggedFeedback, dealt: list[list[np.ndarray]]) -> Float[np.ndarray, "row action"]:

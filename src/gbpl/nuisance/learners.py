@@ -18,7 +18,7 @@ __all__ = ["MaskedSquare", "PerAction", "WithAction", "fitted", "predicted"]
 
 @dataclass(frozen=True, slots=True)
 class MaskedSquare:
-    """Squared loss of the output that belongs to the action taken: one network, an output for each action."""
+    """Squared loss of the output that belongs to the action taken: one network with one output per action."""
 
     n_actions: int
 
@@ -69,7 +69,7 @@ class WithAction:
 
 
 def fitted(learner: Any, x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> Any:
-    """A copy of a learner, fitted; weights go to learners that take them."""
+    """A copy of a learner, fitted; with weights, a learner that takes none is refused."""
     made = clone(learner)
     if weights is None:
         return made.fit(x, y)

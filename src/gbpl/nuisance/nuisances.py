@@ -1,4 +1,4 @@
-"""What models say of a log, and the pseudo-outcomes made of it (section 7)."""
+"""Predictions of the models of a log, and the pseudo-outcomes made from them (section 7)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CONSTRUCTIONS = ("dr", "ipw", "centered_ipw", "dm")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Nuisances:
-    """What the log's models say of each row, from folds that row was not in.
+    """Predictions for each row by models that were fitted to other folds.
 
-    `propensity` is as given or estimated, a column for each action or one number a row; `logged_propensity` is that
-    of the action taken after clipping. `means` has the predicted mean of each action, or with `"centered_ipw"` one
-    column, the regression on x alone; None if no model was needed. `fold_means` has, for each of the `outer` folds, the
-    means by models that learned from no row of that fold: what a policy judged on the fold may learn from. `shares`
-    says what each of several learners counts in the means, where they are an average.
+    `propensity` is as given or estimated, one column per action or one number per row; `logged_propensity` is that of
+    the action taken after clipping. `means` has the predicted mean of each action, or with `"centered_ipw"` one column,
+    the regression on x alone; None if no model was needed. `fold_means` has, for each outer fold, the means by models
+    that learned from no row of that fold: a policy that is evaluated on the fold may learn from these. `shares` are
+    the weights of several learners in the means, where they are an average.
     """
 
     feedback: LoggedFeedback
@@ -40,12 +40,12 @@ class Nuisances:
 
     @property
     def outcome_mean(self) -> Float[np.ndarray, "row action"] | None:
-        """Predicted mean outcome of each action; None where there is no model of each."""
+        """Predicted mean outcome of each action; None without a model of each."""
         return None if self.means is None or self.means.shape[1] == 1 else self.means
 
     @property
     def logged_propensity(self) -> Float[np.ndarray, " row"]:
-        """Of the action taken, clipped."""
+        """Propensity of the action taken, clipped."""
         clipped = clip_propensity(self.propensity, self.clip)
         return clipped if clipped.ndim == 1 else of_logged_action(clipped, self.feedback.action)
 
@@ -54,7 +54,7 @@ class Nuisances:
     ) -> Float[np.ndarray, "row action"]:
         """The n x K table of one of the constructions, net of costs.
 
-        `correction` shrinks that of the doubly robust one: gamma + correction (Y~ - gamma). With `fold` the models saw
+        `correction` shrinks the doubly robust correction: gamma + correction (Y~ - gamma). With `fold` the models saw
         no row of that outer fold.
         """
         log, count = self.feedback, len(self.feedback.actions)

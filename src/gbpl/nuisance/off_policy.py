@@ -1,6 +1,6 @@
 """Off-policy value of any policy from logged rows: cross-fitted nuisances, then the formulas of `value` (section 7).
 
-Also what the log can say of a policy at all: its overlap, and the policy's value as the clip level moves.
+Also how far the log can be trusted for that: its overlap, and the policy's value as the clip level changes.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def _value_from(nuisances: Nuisances, policy: Float[np.ndarray, "row action"], e
 
 
 def construction_for(estimator: str) -> str:
-    """What has to be estimated of a log for an estimator of value."""
+    """The construction of pseudo-outcomes whose models an estimator of value needs."""
     return "dr" if needs_outcome_model(estimator) else "ipw"
 
 
 def log_evaluator(feedback: LoggedFeedback, nuisances: CrossFit | Nuisances, estimator: str = "dr") -> Evaluator:
-    """Evaluates policies on a log; settings of a cross-fitting are run when the first value is asked for."""
+    """Evaluates policies on a log; a cross-fitting given by its settings is run at the first value."""
     needed = construction_for(estimator)
 
     @cache
@@ -75,7 +75,7 @@ def policy_value(
 
     `policy` is a fitted policy, a label for everybody, one label per row, or a table of probabilities; with the
     deterministic `rule` a table stands for its most probable actions, with `"randomized"` for itself. `baseline` is
-    one too, or `"logging"`, the policy that wrote the log; the value is then the difference.
+    given likewise, or is `"logging"`, the policy that wrote the log; the value is then the difference.
     `nuisances` are the settings of the cross-fitting on these rows, or the result of an earlier one.
 
     >>> rng = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def overlap_of(
     pseudo_outcomes: Float[np.ndarray, "row action"],
     policy: Float[np.ndarray, "row action"] | None,
 ) -> OverlapReport:
-    """The overlap of a log; with a policy, also the value of its deterministic rule as the clip level moves."""
+    """The overlap of a log; with a policy, also the value of its deterministic rule as the clip level changes."""
     log, count = nuisances.feedback, len(nuisances.feedback.actions)
 
     report = overlap_report(

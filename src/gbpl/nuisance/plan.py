@@ -63,7 +63,7 @@ class Plan(NamedTuple):
         return level, spread if spread > 1e-12 * abs(level) else 0.0
 
     def stack(self) -> StackProblem:
-        """The jobs as members of a stack, each stopped on its part."""
+        """The jobs as members of a stack, each stopped by its part."""
         feedback, w = self.feedback, self.feedback.weights
         rows = np.arange(len(feedback), dtype=np.int32)
         x = Standardizer.fit(feedback.context, rows, w).apply(feedback.context)
@@ -127,7 +127,7 @@ class Plan(NamedTuple):
         return Nuisances(feedback, self.propensity, self.clip, feedback.propensity is None, means, fold_means)
 
     def averaged(self, network: Nuisances) -> Nuisances:
-        """The network's means averaged with those of other learners, by what each is off the rows it did not see."""
+        """The network's means averaged with those of other learners, by their errors on rows they did not see."""
         feedback = self.feedback
         assert network.means is not None
         by_learner = {"network": (network.means, network.fold_means)}
@@ -169,6 +169,6 @@ def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
         for number, problem, stack in zip(numbers, problems, stacks, strict=True):
             plan = plans[number]
             done[number] = plan.nuisances(plan.by_network(model, problem, stack))
-            if plan.settings.averages and columns > 1 and len(plan.folds) > 2:  # two left out must leave some
+            if plan.settings.averages and columns > 1 and len(plan.folds) > 2:  # two left out must leave others
                 done[number] = plan.averaged(done[number])
     return [done[number] for number in range(len(plans))]

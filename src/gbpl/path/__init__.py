@@ -1,1 +1,1 @@
-"""The path over zeta: fitted as one stack, weighed out of fold (section 4.2)."""
+"""The path over zeta: fitted as one stack, weighted out of fold (section 4.2)."""

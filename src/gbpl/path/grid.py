@@ -31,7 +31,7 @@ class TableGrid:
     copies: int = 1
 
     def zetas(self, named: Sequence[float] | None, unit: float, *, first: bool) -> list[float]:
-        """Those named, or those that follow from the scale (`unit` where it is zero), fewer beside the first model."""
+        """Those named, or those that follow from the scale (`unit` if it is zero); fewer for models after the first."""
         if named is not None:
             return [float(zeta) for zeta in named]
         relative = self.path if first else SIDE_PATH[: len(self.path)]

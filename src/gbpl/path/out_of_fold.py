@@ -1,7 +1,7 @@
-"""The zeta path: welfare out of fold at each zeta, and the weights that follow from it (sections 4.2 and 9).
+"""The zeta path: out-of-fold welfare at each zeta, and the weights that follow from it (sections 4.2 and 9).
 
 zeta is weighed by welfare, never by the surrogate loss: the loss has the term |t|^2 / (2 zeta) that favours large
-zeta whatever the fit (Proposition on the decomposition). Welfare out of fold is noisy too; `average_weights` allows for
+zeta whatever the fit (Proposition on the decomposition). Out-of-fold welfare is noisy too; `average_weights` allows for
 that by giving each zeta the probability that it is the best one.
 """
 
@@ -49,7 +49,7 @@ class OutOfFold:
         model: Sequence[str] | None = None,
         level: float = 0.0,
     ) -> None:
-        """`level` is taken off the outcomes, so that a large common level costs no digits."""
+        """`level` is subtracted from the outcomes, so that a large common level costs no digits."""
         self.zetas, self.surrogate, self.level, self.model = zetas, surrogate, level, model
         count = len(zetas)
         self.correction = np.ones(count) if correction is None else correction
@@ -66,7 +66,7 @@ class OutOfFold:
         sample_weight: Float[np.ndarray, " row"] | None,
         modelled: Float[np.ndarray, "row action"] | None = None,
     ) -> None:
-        """Policies of every zeta on some rows, beside the outcomes, weights and modelled means of those rows."""
+        """Policies of every zeta on some rows, with the outcomes, weights and modelled means of those rows."""
         weight = np.ones(len(outcomes)) if sample_weight is None else sample_weight
         rows = np.arange(len(outcomes))
         outcomes = outcomes - self.level
@@ -147,7 +147,7 @@ class ZetaPath:
 
     @property
     def main_zeta(self) -> float:
-        """The zeta of the largest weight."""
+        """The zeta with the largest weight."""
         return float(self.zeta[int(np.argmax(self.weight))])
 
     def to_dict(self) -> dict[str, Float[np.ndarray, " zeta"]]:
@@ -164,7 +164,7 @@ class ZetaPath:
 
 
 def select_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
-    """All weight on the zeta of highest welfare out of fold; its corrections, if it has several, are averaged."""
+    """All weight on the zeta with the highest out-of-fold welfare; its corrections, if several, are averaged."""
     entries = np.flatnonzero(path.zeta == path.zeta[int(np.argmax(path.welfare))])
     weights = np.zeros(len(path.zeta))
     weights[entries] = _probability_best(path.welfare[entries], path.covariance[np.ix_(entries, entries)])
@@ -172,7 +172,7 @@ def select_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
 
 
 def average_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
-    """Probability that each zeta is the best, given the noise of welfare out of fold.
+    """Probability that each zeta is the best, given the noise of out-of-fold welfare.
 
     The welfares are taken as jointly normal around their means with the covariance of the rows (the large-sample
     form of the Bayesian bootstrap), so zetas that make the same decisions share their weight.
@@ -184,7 +184,7 @@ def average_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
 
 
 def dropped_small(weights: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
-    """Without the entries of at most 2 %: members of little weight cost as much as others, to keep and to draw."""
+    """Without the entries of at most 2 %: members of little weight cost as much to keep and to draw as others."""
     kept = np.where(weights > LEAST_WEIGHT, weights, 0.0)
     return kept / kept.sum()
 
@@ -226,9 +226,9 @@ def _normal_draws(
 
 
 def common_size(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
-    """Multiplier of each zeta's deviation from uniform in the average: its weight, brought to the mean size.
+    """Multiplier of each zeta's deviation from uniform in the average: its weight, scaled to the mean size.
 
-    Scores of different zetas differ in size; without this an average is a vote of the small zetas.
+    Scores of different zetas differ in size; without this the small zetas would dominate the average.
     """
     mean = float(path.weight @ path.size)
     return np.where(path.size > 0, path.weight * mean / np.maximum(path.size, 1e-12), 0.0)

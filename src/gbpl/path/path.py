@@ -1,8 +1,8 @@
-"""A path of members fitted to tables of outcomes, weighed by their welfare out of fold (sections 4.2, 6 and 9).
+"""A path of members fitted to tables of outcomes, weighted by their out-of-fold welfare (sections 4.2, 6 and 9).
 
 Several tables may be fitted side by side (the doubly robust one with and without its correction), and a table may
 differ from fold to fold (pseudo-outcomes that have seen nothing of the fold on which a member's welfare is measured).
-One table weighs all.
+All are weighed by one table.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ STOPPING_PARTS = 5
 
 @dataclass(frozen=True, eq=False)
 class PathFit:
-    """The members that count, their weights, and the rows as they saw them.
+    """The members with weight, their weights, and the rows as they saw them.
 
     `policy_weights` multiply the members' deviations from uniform, `shares` are their weights in the posterior's
-    mixture. `deviation` is that of each row's policy from uniform, by the members that stopped on its fold, weighed by
+    mixture. `deviation` is that of each row's policy from uniform, by the members that stopped on its fold, weighted by
     the other folds; None without a committee. `every` are all members, `fold_weights` the weight of each entry of the
     path by the other folds alone. `target` holds the tables one below the other. Where the rows are a sample, there are
     `thinning` times as many that were learned from, and each row of the sample stands for that many in the posterior;

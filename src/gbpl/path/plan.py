@@ -1,4 +1,4 @@
-"""A path before it is fitted: what is asked for, in units of the outcome scale, and the members laid out for it.
+"""A path before it is fitted: the problem in units of the outcome scale, and the members laid out for it.
 
 Feedback is full here: tables of outcomes or pseudo-outcomes, one column per action.
 """
@@ -34,7 +34,7 @@ ROWS_AT_A_TIME = 65_536
 class PathSettings:
     """What is fitted: `zetas` and `eta` are in outcome units, None for those that follow from the outcome scale.
 
-    Models `beside` the first stand in the same committee; the first is fitted at every zeta, the others at few.
+    Models `beside` the first are in the same committee; the first is fitted at every zeta, the others at few.
     """
 
     surrogate: Surrogate
@@ -51,7 +51,7 @@ class PathSettings:
 
     @property
     def models(self) -> tuple[ScoreModel, ...]:
-        """All of them."""
+        """All the models, the first one first."""
         return (self.model, *self.beside)
 
 
@@ -131,7 +131,7 @@ class Plan:
 
     @property
     def model(self) -> ScoreModel | Mixture:
-        """That of the committee."""
+        """The model of the committee."""
         models = self.problem.settings.models
         return Mixture(models) if len(models) > 1 else models[0]
 
@@ -149,7 +149,7 @@ class Plan:
 
 
 def plan_path(problem: PathProblem, standardizer: Standardizer | None = None) -> Plan:
-    """Bring a problem to units of its outcome scale, and lay out its members.
+    """Convert a problem to units of its outcome scale, and lay out its members.
 
     Features are standardised by the rows that members train on unless a `standardizer` is given.
     """
@@ -159,7 +159,7 @@ def plan_path(problem: PathProblem, standardizer: Standardizer | None = None) ->
     rows = np.arange(len(feedback), dtype=np.int32)
     base = Member(rows, weights=feedback.weights, eta=eta * scale, prior_sd=settings.prior_sd)
     across = across_folds(base, problem.folds, seed=settings.seed)
-    # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective as it is.
+    # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective unchanged.
     inner = settings.surrogate.scaled(scale)
     layout = lay_out([table.grid for table in problem.tables], across, scale, settings)
     trained = rows if settings.committee else across[0].train

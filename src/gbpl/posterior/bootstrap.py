@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bootstrap", "bootstrap_members", "fit_bootstrap"]
 
-REFITS_PER_TASK = 32  # enough to fill a stack, few enough to share a hundred
+REFITS_PER_TASK = 32  # enough to fill a stack, few enough to spread a hundred over workers
 
 
 class Bootstrap(MemberPosterior):
@@ -78,9 +78,9 @@ def fit_bootstrap(
     progress: bool | None,
     engine: str = "local",
 ) -> list[Bootstrap]:
-    """Refit all members: `refits` draws in all, dealt by the members' shares, each rounded up.
+    """Refit all members: `refits` draws in all, divided by the members' shares, each rounded up.
 
-    They are fitted here as one stack, or by another `engine` (`runtime.engines`) as tasks of 32: the same draws, to
+    They are fitted here as one stack, or by another `engine` (`runtime.engines`) as tasks of 32: the same draws, up to
     float32 rounding, however many workers there are.
     """
     counts = [max(1, math.ceil(refits * share - 1e-9)) for share in shares / np.sum(shares)]

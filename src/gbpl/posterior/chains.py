@@ -1,8 +1,8 @@
-"""Chains of draws: how far to trust them, and how to hand them on (appendix on posterior sampling).
+"""Chains of draws: how far to trust them, and how to export them (appendix on posterior sampling).
 
-SGLD and NUTS share this file. Chains are a tree of arrays with leading axes (chain, draw). They are assessed by what
-the draws are used for, the log density on all rows and the raw outputs at some training rows: the weights of a
-network are not identified (hidden units may swap places), so their figures are reported but do not count.
+SGLD and NUTS share this module. Chains are a tree of arrays with leading axes (chain, draw). They are assessed by what
+the draws are used for: the log density on all rows and the raw outputs at some training rows. The weights of a
+network are not identified (hidden units may swap places), so their figures are reported but cause no warning.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ChainQuality:
     min_ess_weights: float = float("nan")
 
     def warn_if_poor(self, remedy: str) -> None:
-        """Warn; NaN warns of nothing."""
+        """Warn if the chains have not mixed; NaN gives no warning."""
         if self.max_rhat > RHAT_LIMIT or self.min_ess < ESS_LIMIT:
             warn(
                 f"the chains have not mixed, or the draws are too few: largest R-hat {self.max_rhat:.3g} (should be "
@@ -76,7 +76,7 @@ def check_at_least(least: int, **options: int) -> None:
 
 
 def traced(problem: Problem) -> dict[str, Any]:
-    """What of a problem a compiled function takes as arguments, so that members share one compilation.
+    """The parts of a problem that a compiled function takes as arguments, so that members share one compilation.
 
     Inside it `Problem(model, surrogate, **traced)` is the problem again. Float32, or float64 where JAX has x64 on.
     """

@@ -39,8 +39,8 @@ __all__ = [
 
 BLOCK = 8_192
 STEP = 256  # sizes of blocks are multiples of it, so that members with about as many rows share what is compiled
-MUCH_WORK = 1e10  # products beyond which Gram matrices are float32 ones of few rows, added up in float64
-WIDE_BLOCK = 512  # rows of such a product on a CPU: its wider factor has 14 MB then, with ten actions
+MUCH_WORK = 1e10  # products beyond which Gram matrices of few rows are made in float32 and added up in float64
+WIDE_BLOCK = 512  # rows of such a product on a CPU: its wider factor then takes 14 MB, with ten actions
 ROUNDING = (1e-6, 1e-5, 1e-4)
 
 
@@ -50,7 +50,7 @@ def _with_one(hidden: Float[Array, "row hidden"]) -> Float[Array, "row basis"]:
 
 @partial(quick_jit, static_argnames="model")
 def features(params: Any, x: Float[Array, "row feature"], *, model: Any) -> Float[Array, "row basis"]:
-    """Last hidden layer and a one, of which the raw output is linear."""
+    """Last hidden layer and a one, in which the raw output is linear."""
     return _with_one(model.features(params, x))
 
 
@@ -76,12 +76,12 @@ def last_layer_draws(problem: Problem, vectors: Float[np.ndarray, "draw weight"]
 
 
 def block_rows(n: int, most: int | None = None) -> int:
-    """Rows of a block, a multiple of `STEP`, where n rows go in blocks of about `most` (`BLOCK`) or fewer."""
+    """Rows of a block, a multiple of `STEP`, where n rows are cut into blocks of about `most` (`BLOCK`) or fewer."""
     return -(-n // (-(-n // (most or BLOCK)) * STEP)) * STEP
 
 
 class TrainingRows(NamedTuple):
-    """A block of a problem's rows: which, and their features and a one as the last layer learned from them.
+    """A block of a problem's rows: their place, and their features and a one as the last layer saw them.
 
     Every block of a problem has one shape; the last one is filled up with rows of weight zero.
     """
@@ -104,7 +104,7 @@ class TrainingRows(NamedTuple):
 
     @property
     def kept(self) -> slice:
-        """The rows of the block that are not filling."""
+        """The rows of the block that are not padding."""
         return slice(self.rows.stop - self.rows.start)
 
 
@@ -117,14 +117,14 @@ def training_blocks(problem: Problem) -> Iterator[TrainingRows]:
 def gauss_newton(problem: Problem, *, one_of_many: bool = False) -> Float[np.ndarray, "weight weight"]:
     """sum_i weight_i (C_i (x) phi_i phi_i'), one pass over the rows in blocks; or `problem.curvature`, if known.
 
-    By float32 products where rows are very many, or where this is `one_of_many` calls for parts of them.
+    It uses float32 products if there are very many rows, or if this is `one_of_many` calls for parts of them.
     """
     if problem.curvature is not None:
         return problem.curvature.copy()
     count, size = problem.surrogate.n_raw, problem.params[-1]["weight"].shape[0] + 1
     wide = one_of_many or len(problem) * (size * count) ** 2 > MUCH_WORK
     total = _by_device(problem) if wide else _by_threads(problem)
-    if wide and not one_of_many:  # a caller of many gives it back once for all
+    if wide and not one_of_many:  # the caller of many gives it back once for all
         give_back_memory()
     for k in range(count):
         for other in range(k):
@@ -192,10 +192,11 @@ def _by_device(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:
 
 
 def cholesky_root(precision: Float[np.ndarray, "weight weight"]) -> Float[np.ndarray, "weight weight"]:
-    """Lower factor, with as little added to the diagonal (in place) as it takes.
+    """Lower factor, with as little as possible added to the diagonal (in place).
 
-    Softmax outputs may all move by a constant, and only the prior holds them there; with very many rows the float32
-    rounding of all other directions outweighs it. What is added is a share of the largest that moves no decision.
+    Softmax outputs may all move by a constant, and only the prior keeps them from it; with very many rows the float32
+    rounding of all other directions outweighs it. What is added is a share of the largest entry, too small to change a
+    decision.
     """
     diagonal = np.diag(precision).copy()
     for share in (0.0, *ROUNDING):

@@ -1,16 +1,16 @@
 """The loss scale eta from the data (section 4.5 and the calibration literature it names).
 
 The Gaussian pseudo-likelihood of a member has variance zeta / eta around zeta times its score (section 4.4). Members of
-different zeta see the same noise, so what is calibrated is one number for all of them, the `precision` eta / zeta; a
+different zeta see the same noise, so one number is calibrated for all of them, the `precision` eta / zeta; a
 member's own eta is its zeta times that.
 
-What eta can do is set the spread of the posterior. The functions here set it to the spread that the fitted committee's
-welfare has over samples of this size (`gbpl.posterior.influence`), each by its own account of that spread:
+eta sets the spread of the posterior. The functions here set it to the spread that the fitted committee's welfare has
+over samples of this size (`gbpl.posterior.influence`), each with its own estimate of that spread:
 
 - `information_matching`: the sandwich formula at the fit (Lyddon, Holmes and Walker 2019);
 - `refit_matching`: refits with random row weights (the same authors' bootstrap, and the calibration of Syring and
   Martin 2019, which asks at which eta the intervals of bootstrapped fits cover the welfare of the fit);
-- `safe_bayes`: none; it minimises the loss of predicting the next rows (Gruenwald 2012).
+- `safe_bayes` estimates none; it minimises the loss of predicting the next rows (Gruenwald 2012).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ SAFE_BLOCKS = 10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EtaChoice:
-    """A loss scale and how it was found.
+    """A loss scale and how it was chosen.
 
-    `precision` is eta / zeta, in one over squared outcome units; `eta` is that times `zeta`, the zeta that counts most.
-    `curve` holds, for each eta of `grid`, the method's criterion: `what` says what that is, and `nominal` what it
-    should be (None where the least is best). `spread` is the standard deviation of the committee's welfare over
-    samples as the method has it, in outcome units (None for a method without).
+    `precision` is eta / zeta, in one over squared outcome units; `eta` is that times `zeta`, the zeta with the largest
+    weight. `curve` holds, for each eta of `grid`, the method's criterion: `what` says what that is, and `nominal` what
+    it should be (None where the least is best). `spread` is the standard deviation of the committee's welfare over
+    samples as the method estimates it, in outcome units (None for a method that does not).
     """
 
     method: str
@@ -63,7 +63,7 @@ class EtaChoice:
 
     @property
     def eta(self) -> float:
-        """Loss scale at the zeta that counts most."""
+        """Loss scale at the zeta with the largest weight."""
         return self.precision * self.zeta
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ def _matched(
     method: str, fit: PathFit, unit_variance: float, variance: float, level: float, *, freedom: float = np.inf,
     refits: int = 0,
 ) -> EtaChoice:  # fmt: skip
-    """The precision at which the posterior's spread is that of samples; wider where that spread is a rough guess."""
+    """The precision at which the posterior's spread is that of samples; wider where that spread is uncertain."""
     if not (variance > 0 and unit_variance > 0):
         raise PosteriorError(
             "the welfare of this fit does not depend on its data (every policy looks the same), so there is no spread "
@@ -112,12 +112,12 @@ def _checked_level(level: float) -> None:
 
 
 def information_matching(fit: PathFit, *, weights: str = "last_layer", level: float = 0.9) -> EtaChoice:
-    """eta at which the posterior variance of welfare is its sandwich variance (Lyddon, Holmes and Walker 2019).
+    """eta at which the posterior variance of welfare equals its sandwich variance (Lyddon, Holmes and Walker 2019).
 
     With g the gradient of welfare in the weights, H the curvature of the loss and S the covariance of its gradient,
-    both summed over rows, eta = g' H^{-1} g / g' H^{-1} S H^{-1} g: the matching of information along the one
-    direction that moves welfare. `weights` are those of the last layer, or all of them (for at most 6,000 rows times
-    scores). It needs no refit, and leaves out how refits would vary: in hidden layers, stopping, zeta.
+    both summed over rows, eta = g' H^{-1} g / g' H^{-1} S H^{-1} g: information is matched along the one
+    direction that changes welfare. `weights` are those of the last layer, or all of them (for at most 6,000 rows times
+    scores). It needs no refits, and leaves out how they would vary: in hidden layers, stopping, zeta.
     """
     _checked_level(level)
     influence = committee_influence(fit, estimated_outcomes(fit), weights)
@@ -130,7 +130,7 @@ def refit_matching(
     """eta at which intervals cover at their level over bootstrap refits (Syring and Martin 2019).
 
     The posterior's variance is that of the last layer to first order, the refits' that of `refit`. With few refits
-    theirs is a rough guess, and Student's t makes up for it at `level`.
+    theirs is uncertain, and Student's t allows for that at `level`.
 
     `bias=False` asks the intervals to cover the mean welfare of fits to such data. With `bias=True` the distance
     between the refits' mean and the fit counts as well, as in Syring and Martin: a little of what regularisation costs.
@@ -143,11 +143,11 @@ def refit_matching(
 
 
 def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoice:
-    """eta of least sequential loss, sum_i E_{w | rows before i} loss(w; z_i) (Gruenwald 2012, R-SafeBayes).
+    """eta with the least sequential loss, sum_i E_{w | rows before i} loss(w; z_i) (Gruenwald 2012, R-SafeBayes).
 
-    The members of the zeta that counts most go once, in blocks, through the rows they stopped on: hidden layers that
-    have not been fitted to these rows, a last layer that starts from the prior, the squashing taken as linear around
-    the fit. Their sum is the curve. `grid` holds values of eta, per outcome unit.
+    The members at the zeta with the largest weight go once, in blocks, through the rows they stopped on: their hidden
+    layers have not been fitted to these rows, the last layer starts from the prior, and the squashing is linearised
+    around the fit. The curve is the sum of their losses. `grid` holds values of eta, per outcome unit.
     """
     zeta = fit.path.main_zeta
     precisions = np.array(SAFE_GRID if grid is None else grid, float)

@@ -26,7 +26,7 @@ __all__ = ["LastLayerGaussian", "factor_sums", "row_noise", "slices"]
 
 NOISE_ROWS = 1_024  # rows of noise made at a time
 KEPT_NOISE = 2_000  # numbers per row up to which blocks of noise are kept: 8 MB per block
-BLOCK = 10_000_000  # numbers in memory at a time in passing: 80 MB
+BLOCK = 10_000_000  # numbers in memory at a time: 80 MB
 
 
 class LastLayerGaussian(GaussianPosterior, JointPosterior):
@@ -52,7 +52,7 @@ class LastLayerGaussian(GaussianPosterior, JointPosterior):
 
         H^{-1} (sum_i sqrt(eta weight_i) phi_i (x) A_i' e_i + z / prior_sd), standard normal e_i and z, has covariance
         H^{-1}. The e_i belong to the row and are the same for every member: a draw is one perturbation of the targets,
-        and every member of the committee answers it with the rows it has.
+        and every member of the committee responds to it with the rows it has.
         """
         problem = self.problem
         if problem.rows is None:
@@ -63,8 +63,8 @@ class LastLayerGaussian(GaussianPosterior, JointPosterior):
             root = np.asarray(_root(basis, last, target, problem.zeta, surrogate=problem.surrogate))
             root = (root * np.sqrt(weight)[:, None, None])[: rows.stop - rows.start]
             noise = row_noise(problem.rows[rows], root.shape[1], draws, seed)
-            answers = np.einsum("nsk,nsd->nkd", root, noise).reshape(len(root), -1)
-            pushed += (np.asarray(basis)[: len(root)].T @ answers).reshape(pushed.shape)
+            responses = np.einsum("nsk,nsd->nkd", root, noise).reshape(len(root), -1)
+            pushed += (np.asarray(basis)[: len(root)].T @ responses).reshape(pushed.shape)
         own = np.random.default_rng([seed, problem.seed]).standard_normal((len(self.mean), draws))
         moved = np.sqrt(problem.eta) * pushed.reshape(len(self.mean), draws) + own / problem.prior_sd
         with few_threads(len(self.mean)):
@@ -75,9 +75,9 @@ class LastLayerGaussian(GaussianPosterior, JointPosterior):
         return jnp.einsum("nb,dbk->dnk", basis, last_layer(params))
 
     def answer(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row score"]:
-        """Scores of draws to first order, s(MAP) + ds/dw (w - MAP): the model of which H is the posterior's precision.
+        """Scores of draws to first order, s(MAP) + ds/dw (w - MAP): the model whose posterior precision is H.
 
-        Put through the squashing itself, wide draws are pulled towards the coin flip: their welfare is below the MAP's.
+        With the squashing itself, wide draws are pulled towards a coin flip: their welfare is below the MAP's.
         """
         problem = self.problem
         basis = features(problem.params, x, model=problem.model)
@@ -122,7 +122,7 @@ def factor_sums(factor: Float[np.ndarray, "weight weight"], scale: float = 1.0) 
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` things of `size` numbers each, of at most BLOCK numbers where one thing is not more."""
+    """Slices of `count` things of `size` numbers each, of at most BLOCK numbers unless one thing has more."""
     step = max(1, BLOCK // max(size, 1))
     for start in range(0, count, step):
         yield slice(start, min(start + step, count))

@@ -1,7 +1,7 @@
-"""How rows move the welfare of a fitted committee, by which eta is chosen (section 4.5).
+"""How much each row moves the welfare of a fitted committee, which decides eta (section 4.5).
 
 Welfare is that of the randomized policy on the training rows, with outcomes as the committee itself estimates them: the
-rows' own outcomes have taken part in the fit, and their noise would drown the differences between refits.
+rows' own outcomes were used in the fit, and their noise would drown the differences between refits.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Influence:
 
     @property
     def sandwich(self) -> float:
-        """Variance of welfare over samples, by the residuals as they are."""
+        """Variance of welfare over samples, by the actual residuals."""
         return float(np.sum(self.moved**2))
 
 
@@ -70,7 +70,7 @@ def _residuals_of(raw: Array, target: Array, zeta: float, surrogate: Surrogate) 
 
 
 def _gradient_of(raw: Array, outcomes: Array, surrogate: Surrogate) -> tuple[Array, Array]:
-    """Of sum_a delta_a Y(a), in the raw outputs and in the scores."""
+    """Gradient of sum_a delta_a Y(a), in the raw outputs and in the scores."""
     scores, by_raw = jax.vjp(surrogate.scores, raw)
     _, pull = jax.vjp(surrogate.policy, scores)
     (by_score,) = pull(outcomes)
@@ -93,7 +93,8 @@ def _gradient(basis: Array, last: Array, outcomes: Array, *, surrogate: Surrogat
 def estimated_outcomes(fit: PathFit) -> Float[np.ndarray, "row action"]:
     """Outcomes of each row's actions, up to a constant of the row, as the committee's scores estimate them.
 
-    By the members of largest zeta, which cut them off last (a gap is at most zeta in size). In scaled units.
+    They come from the members with the largest zeta, which cut them off last (a gap is at most zeta in size). In scaled
+    units.
     """
     zetas = np.array([member.zeta for member in fit.members])
     largest = np.flatnonzero(zetas == zetas.max())

@@ -74,7 +74,7 @@ class Laplace(GaussianPosterior):
         self._n_normals = n_weights + n_rows if dual else n_weights
 
     def covariance(self) -> Float[np.ndarray, "weight weight"]:
-        """H^-1 as `sample` has it, in the order of `flatten`; for small models."""
+        """H^-1 as `sample` uses it, in the order of `flatten`; for small models."""
         if len(self.mean) > COVARIANCE_LIMIT:
             size = f"{len(self.mean)} weights (the limit is {COVARIANCE_LIMIT})"
             raise PosteriorError(f"the covariance of {size} is too large to write out; use draws from sample()")
@@ -85,7 +85,7 @@ class Laplace(GaussianPosterior):
         return total
 
     def relative_precision(self) -> tuple[float, float]:
-        """log det M and tr(M^-1 - I) of M = prior_sd^2 H as `sample` has it: what the KL to the prior needs of H."""
+        """log det M and tr(M^-1 - I) of M = prior_sd^2 H as `sample` uses it: what the KL to the prior needs of H."""
         root: Any = self._root
         sd = self.problem.prior_sd
         if root.func is _primal_root:
@@ -111,7 +111,7 @@ class Laplace(GaussianPosterior):
     def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
         """Raw outputs of the draws in the network linearised at the MAP: g(x) + J(x) (w - MAP).
 
-        The Gauss-Newton Gaussian is the posterior of that linear model. Put through the network itself
+        The Gauss-Newton Gaussian is the posterior of that linear model. In the network itself
         (`linearized=False`) its draws leave the region where it holds, and their decisions are close to random.
         """
         if not self.linearized:
@@ -253,7 +253,7 @@ def _primal_root(factor: np.ndarray, normals: np.ndarray) -> np.ndarray:
 def _dual(curve: _Curve) -> Root:
     rows, gram = curve.stored(), np.eye(curve.n_rows)
     for columns in slices(curve.n_weights, curve.n_rows):
-        block = curve.prior_sd * rows[:, columns].astype(np.float64)  # a sum in float32 could drown the identity
+        block = curve.prior_sd * rows[:, columns].astype(np.float64)  # a float32 sum could lose the identity
         gram += block @ block.T
     return partial(_dual_root, rows, scipy.linalg.cholesky(gram, lower=True, overwrite_a=True), curve.prior_sd)
 

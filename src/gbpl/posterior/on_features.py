@@ -1,7 +1,7 @@
 """Any method over a last layer alone, for models whose features are fixed once they are grown (ForestFeatures).
 
-Such a model is a linear score in features that stay as they are: what a method draws for a linear score, all its
-weights, is all that this model has learned.
+Such a model is a linear score in features that stay as they are, so draws of a linear score cover everything that
+the model has learned.
 """
 
 from __future__ import annotations

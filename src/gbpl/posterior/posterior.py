@@ -2,9 +2,9 @@
 
 `Posterior` holds the members of a committee, each with draws from one of the methods in `posterior.methods`. A draw is
 one of two things. For decisions (action probabilities, disagreement, scores) it is one member: the mixture over the
-members. For welfare it is the committee itself, since that is the policy somebody will use: all members answer, to
-first order, one perturbation of the targets, and are combined as the fitted policy combines them. Rows and draws pass
-in blocks, so that memory stays bounded.
+members. For welfare it is the committee itself, since that is the policy that will be used: all members respond,
+to first order, to one perturbation of the targets, and are combined as the fitted policy combines them. Rows and draws
+pass in blocks, so that memory stays bounded.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Draws:
         return float(np.std(self.values, ddof=1))
 
     def quantile(self, probability: float) -> float:
-        """A quantile of the draws; low ones of welfare help to choose a policy with caution."""
+        """A quantile of the draws; low quantiles of welfare help to choose a policy cautiously."""
         if not 0 < probability < 1:
             raise ValueError(f"probability must lie between 0 and 1, got {probability}")
         needed = int(np.ceil(1.0 / min(probability, 1.0 - probability)))
@@ -94,7 +94,7 @@ def _policies(raw: Array, *, surrogate: Surrogate, rule: str) -> Float[Array, "d
 
 @partial(jax.jit, static_argnames="surrogate")
 def _deviation(scores: Array, multiplier: float, *, surrogate: Surrogate) -> Float[Array, "draw row action"]:
-    """What a member adds to a committee's policy before it is brought back to the simplex."""
+    """What a member adds to a committee's policy before it is projected on the simplex."""
     return multiplier * (surrogate.policy(scores) - 1.0 / surrogate.n_actions)
 
 
@@ -113,8 +113,8 @@ def _values(policy: Array, outcomes: Array, weight: Array) -> tuple[Float[Array,
 class Posterior:
     """A posterior over policies.
 
-    `weights` are the shares of the members' posteriors in the mixture; draws are dealt to members in that proportion,
-    as evenly as their number allows. `policy_weights` are the members' weights in the committee's policy
+    `weights` are the shares of the members' posteriors in the mixture; draws are divided among members in that
+    proportion, as evenly as their number allows. `policy_weights` are the members' weights in the committee's policy
     (`gbpl.fitting.apply.combined_policy`).
     """
 
@@ -141,7 +141,7 @@ class Posterior:
 
     @property
     def diagnostics(self) -> list[Mapping[str, Any]]:
-        """What each member's method reports of its draws."""
+        """What each member's method reports about its draws."""
         return [part.diagnostics for part in self.parts]
 
     def _checked_draws(self, draws: int | None) -> int:
@@ -172,7 +172,7 @@ class Posterior:
                     yield number, part, jax.tree.map(lambda leaf, chunk=chunk: leaf[chunk], params)
 
     def sample(self, draws: int | None = None, *, seed: int = 0) -> Any:
-        """Parameters with a leading draw axis, member after member; for one model, as those of several do not stack."""
+        """Parameters with a leading draw axis, member after member; only for one model, as several do not stack."""
         models = {type(part.problem.model).__name__ for part in self.parts}
         if len({part.problem.model for part in self.parts}) > 1:
             raise PosteriorError(
@@ -247,7 +247,7 @@ class Posterior:
         outcomes = check_outcomes(Y, len(x))
         if outcomes.shape[1] != len(self.actions):
             raise ValueError(f"y has {outcomes.shape[1]} actions, but the policy knows {len(self.actions)}")
-        level = outcomes.mean()  # taken off, so that float32 sums keep their digits
+        level = outcomes.mean()  # subtracted, so that float32 sums keep their digits
         means, squares = [], []
         for size, policies in self._rules(rule, of, draws, seed):
             total = total_squares = np.zeros(size)

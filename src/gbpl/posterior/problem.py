@@ -34,11 +34,11 @@ __all__ = [
 
 
 class PosteriorError(ValueError):
-    """A posterior that is not available as requested: the message says why and what to do."""
+    """A posterior is not available as requested: the message says why and what to do."""
 
 
 class PosteriorWarning(UserWarning):
-    """Draws that should not be trusted as they are."""
+    """The draws should not be trusted as they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class Problem:
     one, None if all are one. `params` is the MAP, a tree without member axis. `rows` are the numbers of the training
     rows in the table the members of a committee share. `phi` are the features of the training rows where they
     differ from those of new rows (`ForestFeatures`). `curvature` is the last layer's Gauss-Newton matrix where it
-    is known from more rows, of which these are a sample (`gbpl.passes.fit`), scaled to as few.
+    is known from more rows, of which these are a sample (`gbpl.passes.fit`), scaled down to their number.
     """
 
     model: ScoreModel
@@ -116,7 +116,7 @@ class MemberPosterior(ABC):
 
 
 class JointPosterior(MemberPosterior):
-    """A method whose draws can be made jointly for all members of a committee, and answered to first order."""
+    """A method whose draws can be made jointly for all members of a committee, and applied to first order."""
 
     @abstractmethod
     def joint_sample(self, draws: int, *, seed: int) -> Any:

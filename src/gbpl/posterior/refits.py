@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Refits", "refit"]
 
-LEAST_SHARE = 0.25  # of the refits' variance that the committee's is taken to have at least
+LEAST_SHARE = 0.25  # of the refits' variance: the least that the committee's is taken to be
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,10 +40,10 @@ class Refits:
 def refit(fit: PathFit, *, refits: int | None = None, seed: int = 0) -> Refits:
     """Fit members again with exponential row weights and new seeds, as one stack, and compare their welfare.
 
-    `refits` in all (None: as many as the fit had members), dealt to the members by their shares. Refits of single
-    members vary more than the committee, which averages over folds and seeds: with S^2 the refits' variance and B^2 the
-    variance between the committee's own members, both within a zeta and in the common size of the policy, the
-    committee's is S^2 - (1 - sum share^2) B^2.
+    There are `refits` in all (None: as many as the fit had members), divided among the members by their shares. Refits
+    of single members vary more than the committee, which averages over folds and seeds: with S^2 the refits' variance
+    and B^2 the variance between the committee's own members, both within a zeta and in the common size of the policy,
+    the committee's is S^2 - (1 - sum share^2) B^2.
     """
     count = max(2, len(fit.every)) if refits is None else refits
     if count < 2:
@@ -54,7 +54,7 @@ def refit(fit: PathFit, *, refits: int | None = None, seed: int = 0) -> Refits:
         copies += bootstrap_members(member, dealt, seed=seed)
         owners += [number] * dealt
     stack = fit.fit_again(copies)
-    size = fit.policy_weights / fit.shares  # brings every zeta's policy to the committee's size
+    size = fit.policy_weights / fit.shares  # scales every zeta's policy to the committee's size
     own = _welfares(fit, fit.params, len(fit.members), outcomes) * size
     again = _welfares(fit, stack.params, len(copies), outcomes) * size[owners]
     entry = np.array([member.entry for member in fit.members])

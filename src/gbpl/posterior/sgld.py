@@ -2,9 +2,9 @@
 
     w_{t+1} = w_t - (eps_t / 2) grad Phi_hat_t(w_t) + sqrt(eps_t) xi_t,    xi_t ~ N(0, I),
 
-with Phi_hat_t the potential on a minibatch, scaled to the full sample. There is no accept step: the draws carry a
+with Phi_hat_t the potential on a minibatch, scaled to the full sample. There is no accept step: the draws have a
 bias that grows with eps. On a Gaussian of precision lambda and with all rows in the batch their variance is
-1 / (lambda (1 - eps lambda / 4)), and they run away from eps lambda = 4 on.
+1 / (lambda (1 - eps lambda / 4)), and they diverge from eps lambda = 4 on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["SGLD"]
 
 
 class SGLD(MemberPosterior):
-    """Draws by SGLD from the MAP, in `chains` chains at once; the defaults are the paper's, but for the chains.
+    """Draws by SGLD from the MAP, in `chains` chains at once; the defaults are the paper's, except for the chains.
 
     `step_size` is the paper's eps. BlackJAX's kernel steps by h grad log density + sqrt(2 h) xi, so that h = eps / 2;
     this class makes the conversion. `decay` > 0 lets the step fall as (1 + t / burn_in)^(-decay). `clip_norm` is

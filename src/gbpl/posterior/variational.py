@@ -1,7 +1,7 @@
 """Gaussian variational approximation: the minimiser of the paper's variational objective within a family (section 3).
 
 J(Q) = eta E_Q[sum_i loss_i] + KL(Q || prior). The generalized posterior is its minimiser over all Q, and the gap of any
-other Q is KL(Q || posterior); so values of J compare families, and none beats the exact posterior's.
+other Q is KL(Q || posterior); so values of J can be compared between families, and none is below the exact posterior's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What saved policies are worth on other rows: each alone, against every single action, and against each other."""
+"""Values of saved policies on other rows: alone, against every single action, and against each other."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = ["Comparison", "Evaluation", "compare_policies", "evaluate_policy", "r
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evaluation:
-    """What a policy is worth on rows it did not learn from, and what it gains over each alternative."""
+    """The value of a policy on rows it did not learn from, and its gain over each alternative."""
 
     actions: list[Any]
     shares: Float[np.ndarray, " action"]
     value: Value
-    alternatives: list[tuple[str, Value, Value]]  # name, its value, what the policy gains over it
+    alternatives: list[tuple[str, Value, Value]]  # name, its value, gain of the policy over it
     overlap: OverlapReport | None
     rows: int
     notes: list[str] = field(default_factory=list)
@@ -63,12 +63,12 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """Two policies on the same rows: what each is worth, the difference with its own error, and where they differ."""
+    """Two policies on the same rows: their values, the difference with its own error, and how often they differ."""
 
     first: Value
     second: Value
     difference: Value  # first less second
-    differ: float  # share of rows that get another action
+    differ: float  # share of rows on which the actions differ
     rows: int
     notes: list[str] = field(default_factory=list)
 
@@ -107,7 +107,7 @@ def _encoder(policy: SavedPolicy) -> Encoder:
 
 
 class _Rows:
-    """Rows with outcomes, read by the roles and actions of a policy, and what decisions are worth on them."""
+    """Rows with outcomes, read by the roles and actions of a policy, and the evaluator of decisions on them."""
 
     def __init__(
         self, policy: SavedPolicy, frame: Any, roles: Mapping[str, Any], cost: Mapping[Any, float] | None,
@@ -130,7 +130,7 @@ class _Rows:
         self.evaluator = log_evaluator(feedback, self.nuisances, estimator)
 
     def decided(self, policy: SavedPolicy, frame: Any) -> Float[np.ndarray, "row action"]:
-        """A policy's decisions on the rows that count, with a one for the action taken."""
+        """A policy's decisions on the rows that are kept, with a one for the action taken."""
         return self.evaluator.table(policy.decide(frame).action[self.table.kept], "deterministic")
 
     def overlap(self, table: Float[np.ndarray, "row action"]) -> OverlapReport | None:
@@ -147,7 +147,7 @@ def evaluate_policy(
     source: str = "the table",
     **roles: Any,
 ) -> Evaluation:
-    """What a saved policy is worth on rows it did not learn from, with its interval, against every single action.
+    """The value of a saved policy on rows it did not learn from, with its interval, against every single action.
 
     Roles of columns and costs are those of the fit unless others are given. The estimator is `"dr"`, `"ipw"`, `"snipw"`
     or `"dm"`, with models of the log cross-fitted on these rows.

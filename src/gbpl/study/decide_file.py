@@ -1,7 +1,7 @@
 """Decisions for a file of any size: batch by batch in, batch by batch out, in bounded memory.
 
 On a Ray cluster, Parquet is cut into pieces at the ends of batches, so that every batch, and with it every digit, is
-the same as with one reader; each piece becomes a file of its own in a folder.
+the same as with a single reader; each piece becomes a file of its own in a folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^
 
 @dataclass(slots=True)
 class Decided:
-    """What was decided over a file: rows by action, rows for a person, what was filled in, and the sum of gains.
+    """Totals of the decisions for a file: rows by action, rows for a person, values filled in, and the sum of gains.
 
     `deferred` is None for a policy without posterior draws, `gain` for one that cannot estimate gains.
     """
@@ -46,7 +46,7 @@ class Decided:
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Decided) -> None:
-        """Count in what was decided elsewhere."""
+        """Add the totals of another part."""
         self.rows += other.rows
         self.taken.update(other.taken)
         self.counts.update(other.counts)
@@ -80,9 +80,9 @@ def decide_file(
 ) -> Decided:
     """Decide every row of a table and write the decisions; columns named in `keep` are copied to them.
 
-    `progress(done, total)` is called after each batch; the total is None where the file does not say. With
+    `progress(done, total)` is called after each batch; the total is None if the file does not say it. With
     `engine="ray"` a cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order
-    of the rows, and every node must see both. `row` counts through the files in the order of their names.
+    of the rows, and every node must see both. `row` counts on from file to file, in the order of their names.
     """
     if check_engine(engine) != "local":
         return _decide_pieces(policy, data, out, keep, defer, progress, engine)
@@ -106,7 +106,7 @@ def _nothing(policy: SavedPolicy) -> Decided:
 
 
 def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
-    """Columns that the policy looks at, and what they hold."""
+    """Columns that the policy uses, and their kinds."""
     if policy.encoder is not None:
         return policy.encoder.columns, policy.encoder.arrow_types()
     names = getattr(policy, "feature_names_in_", None)
@@ -119,7 +119,7 @@ def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
 
 
 def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]:
-    """A column of a policy without an encoder, which knows nothing of text or of missing values."""
+    """A column for a policy without an encoder, which takes neither text nor missing values."""
     values = column(batch, name)
     if values.dtype.kind not in "biuf":
         raise TableError(f"column {name!r} must be numbers, as in the fit, and has other values; encode it first")
@@ -245,10 +245,10 @@ def _decide_pieces(
             done += part.rows
             if progress is not None:
                 progress(done, total)
-        for left in folder.glob(f"{PREFIX}*"):  # by workers that were killed
+        for left in folder.glob(f"{PREFIX}*"):  # left by workers that were killed
             left.unlink()
     totals = _nothing(policy)
-    for number in range(len(pieces)):  # sums of gains do not depend on who was first
+    for number in range(len(pieces)):  # so that sums of gains do not depend on which part was first
         totals.add(parts[number])
     return totals
 
@@ -267,10 +267,10 @@ def _decide_piece(
 
 
 def decide_dataset(policy: SavedPolicy, dataset: Any, *, keep: Sequence[str] = (), defer: float | None = None) -> Any:
-    """The decisions as a Ray Dataset, from one of a policy's columns: for data that are on Ray already.
+    """The decisions as a Ray Dataset, from a Dataset with the policy's columns: for data that are on Ray already.
 
-    It has the columns of `decide_file` but `row`, since the rows of a Dataset have no numbers; a row named in an error
-    is one of its batch.
+    It has the columns of `decide_file` except `row`, since the rows of a Dataset have no numbers; row numbers in error
+    messages count within a batch.
 
     >>> people = ray.data.read_parquet("s3://trial/people")  # doctest: +SKIP
     >>> decide_dataset(gbpl.load("policy.gbpl"), people, keep=["id"]).write_parquet("s3://trial/decisions")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["imitation"]
 
 TREE_DEPTH = 3
-TREE_ROWS = 50_000  # of the tree and its cross-validation: more change nothing that a depth of three can show
+TREE_ROWS = 50_000  # of the tree and its cross-validation: with a depth of three, more would change nothing
 FOLDS = 3
 
 
@@ -40,7 +40,7 @@ def _condition(part: NumberColumn | CategoryColumn, level: str | None, cut: floa
     if level is not None:
         return f"{part.name} is known"
     either = f"{part.name} "
-    if part.missing:  # missing numbers are where the number is that they were filled with
+    if part.missing:  # missing numbers are on the side of the number they were filled with
         either += "is missing or " if part.fill <= cut else "is known and "
     if part.boolean:
         return f"{either}false" if part.missing else f"{either}is false"
@@ -70,7 +70,7 @@ def imitation(
     if len(np.unique(given)) == 1:
         return {"fidelity": None, "depth": 0, "nodes": [_node(0, every, given, None)]}
     rows = np.sort(np.random.default_rng(seed).permutation(len(x))[:TREE_ROWS])
-    # Trees are grown in float32, and take numbers closer than 1e-7 as one: ranks have neither trouble.
+    # Trees are grown in float32, and treat numbers closer than 1e-7 as equal: ranks avoid both problems.
     ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in x[rows].T]).astype(np.float32)
     tree = DecisionTreeClassifier(
         max_depth=TREE_DEPTH, min_samples_leaf=max(5, len(rows) // 100), min_impurity_decrease=1e-4, random_state=seed

@@ -1,4 +1,4 @@
-"""What a study says of its policy, out of fold: against alternatives, at other costs, with rows handed to a person.
+"""What a study says about its policy, out of fold: against alternatives, at other costs, with rows handed to a person.
 
 Every value is a mean over rows of one number per row (`value.estimate`), so differences and mixtures of policies come
 with their errors at no cost.
@@ -52,7 +52,7 @@ class StudyNumbers:
         return {"estimate": estimate, "se": se, "spread": spread, "quantiles": _quantiles(draws)}
 
     def alternatives(self) -> list[dict[str, Any]]:
-        """Everybody gets one action, for each of them, and the policy that wrote the log."""
+        """Giving everybody one action, for each action, and the policy that wrote the log."""
         best = int(np.argmax([value.estimate for value in self.single]))
         listed = []
         for option in self.options:
@@ -79,8 +79,8 @@ class StudyNumbers:
     def moments(self) -> dict[str, Any]:
         """Estimates of the policy's value, each action's, and each action's share under the policy, with covariance.
 
-        sum_g (sum_{i in g} w_i (v_i - V)) (...)' G / (G - 1), weights summing to one: what a report needs to move to
-        other costs.
+        sum_g (sum_{i in g} w_i (v_i - V)) (...)' G / (G - 1), weights summing to one: what a report needs to change the
+        costs.
         """
         first = self.value
         shares = [Value(column, "share", first.weights, first.groups) for column in self.table.T]
@@ -108,7 +108,7 @@ class StudyNumbers:
         return {"level": level, "edges": LEVELS.tolist(), "counts": counts, "curve": curve}
 
     def calibration(self) -> dict[str, Any]:
-        """How the loss scale was chosen, and whether what was expected came about."""
+        """How the loss scale was chosen, and whether expected gains agree with estimated ones."""
         try:
             choice = self.policy.calibrate_eta()
         except PosteriorError as error:
@@ -117,7 +117,7 @@ class StudyNumbers:
         return {"eta": choice.eta, "eta_note": str(choice), "coverage": curve, "groups": self._groups()}
 
     def _groups(self) -> list[dict[str, Any]]:
-        """Rows in groups by what the best other action is expected to gain over the default one, and what it did."""
+        """Rows in groups by the expected gain of the best other action over the default one, and its estimated gain."""
         gain = self.policy.expected_gain(default=self.labels[self.default])
         best = np.argmax(np.where(np.arange(gain.shape[1]) == self.default, -np.inf, gain), axis=1)
         expected = gain[np.arange(len(gain)), best]

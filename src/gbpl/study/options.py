@@ -1,4 +1,4 @@
-"""What a study is asked for beside its columns, checked before anything is fitted."""
+"""The options of a study other than its columns, checked before anything is fitted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Terms:
 
     @classmethod
     def of(cls, data: TableFeedback, cost: Any, capacity: Any, default: Any, defer: float, outcome_range: Any) -> Terms:
-        """Checked; `outcome_range` becomes that of outcomes net of costs where those are what is certified."""
+        """Checked; `outcome_range` becomes that of outcomes net of costs where those are certified."""
         labels = data.labels
         costs, limits = by_label(cost, labels, "cost"), by_label(capacity, labels, "capacity")
         chosen = labels[0] if default is None else same_label(default, labels, "default")
@@ -53,7 +53,7 @@ class Terms:
 
 
 def _checked_range(given: Any, data: TableFeedback, cost: Mapping[Any, float]) -> tuple[float, float] | None:
-    """The range of a certificate; what would be refused after the fit is refused before it."""
+    """The range of a certificate; what the certificate would refuse is refused before the fit."""
     if given is None:
         return None
     low, high = CertificateSettings(outcome_range=given).outcome_range
@@ -74,20 +74,20 @@ def _checked_range(given: Any, data: TableFeedback, cost: Mapping[Any, float]) -
 
 
 def checked_estimator(estimator: GBPLNet | None, seed: int) -> GBPLNet:
-    """A copy to fit; what a study cannot be made of is refused."""
+    """A copy to fit; an estimator that a study cannot use is refused."""
     if estimator is None:
         return GBPLNet(random_state=seed)
     if not isinstance(estimator, GBPLNet):
         raise TypeError(f"estimator must be a GBPLNet, got {type(estimator).__name__}; other policies have value()")
     if estimator.committee is None:
-        raise ValueError("estimator has committee=None, and a study judges by rows left out; try committee=5")
+        raise ValueError("estimator has committee=None, and a study evaluates on rows left out; try committee=5")
     if estimator.pseudo_outcome not in ("dr", "dm"):
         raise ValueError(
-            f"estimator has pseudo_outcome={estimator.pseudo_outcome!r}, and a study judges by an outcome model; use "
-            "'dr'"
+            f"estimator has pseudo_outcome={estimator.pseudo_outcome!r}, and a study evaluates with an outcome "
+            "model; use 'dr'"
         )
     if estimator.model is not None and not (isinstance(estimator.model, str) and estimator.model == "auto"):
-        check_model(as_model(estimator.model))  # what cannot be saved is refused before it is fitted
+        check_model(as_model(estimator.model))  # a model that cannot be saved is refused before it is fitted
     return clone(estimator)
 
 
@@ -96,7 +96,7 @@ def check_folds(data: TableFeedback, roles: Roles, folds: int) -> None:
     feedback = data.feedback
     if feedback.groups is not None and (count := int(feedback.groups.max()) + 1) < folds:
         raise TableError(
-            f"{roles.group!r} has {count} groups, and {folds} are needed to judge by groups left out; leave it out"
+            f"{roles.group!r} has {count} groups, and {folds} are needed to evaluate on groups left out; leave it out"
         )
     if isinstance(feedback, LoggedFeedback):
         counts = np.bincount(feedback.action)
@@ -104,5 +104,5 @@ def check_folds(data: TableFeedback, roles: Roles, folds: int) -> None:
         if counts[rarest] < folds:
             raise TableError(
                 f"the action {data.labels[rarest]!r} is taken in {counts[rarest]} of {len(feedback)} rows, and "
-                f"{folds} are needed to judge it; join it with another, or leave its rows out"
+                f"{folds} are needed to evaluate it; join it with another, or leave its rows out"
             )

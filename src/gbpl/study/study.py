@@ -1,6 +1,6 @@
-"""The whole way from a table to a decision: roles of the columns, encoding, fit, summary, and what to keep of it.
+"""The whole way from a table to a decision: roles of the columns, encoding, fit, summary, and what is kept.
 
-The command line calls `learn`, and so may anybody: the same table, roles and seed give the same numbers.
+The command line calls `learn`: the same table, roles and seed give the same numbers in both.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ ROUNDING = 1e-6  # of a deviation from uniform: what another order of additions,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Study:
-    """A policy learned from a table, and what was found about it.
+    """A policy learned from a table, and the results about it.
 
-    `fitted` is the estimator, `policy` what is saved and decides, `decisions` those of the rows that were learned from,
-    `summary` everything the report says, as plain JSON.
+    `fitted` is the estimator, `policy` what is saved and decides, `decisions` those for the rows that were learned
+    from, `summary` everything the report says, as plain JSON.
     """
 
     fitted: GBPLNet
@@ -52,14 +52,14 @@ class Study:
         self.policy.save(path)
 
     def report(self, path: Any = None) -> str:
-        """The report as one HTML page; written to `path` if there is one."""
+        """The report as one HTML page; written to `path` if given."""
         return self.policy.report(path)
 
 
 def _ruled(
     policy: GBPLNet, frozen: SavedPolicy, data: TableFeedback, terms: Terms, notes: list[str]
 ) -> tuple[Rule, Int[np.ndarray, " row"]]:
-    """The rule, and what it decides of each row out of fold; both within the capacities, each at its own prices."""
+    """The rule, and what it decides for each row out of fold; both within the capacities, each at its own prices."""
     default = data.labels.index(terms.default)
     rule = Rule(default, terms.defer)
     deviation = policy.training("learn again").fit.deviation
@@ -86,7 +86,7 @@ def _prices(
     gain: Float[np.ndarray, "row action"], free: Int[np.ndarray, " row"], slope: float, limits: Mapping[int, float],
     default: int,
 ) -> Float[np.ndarray, " action"]:  # fmt: skip
-    """Prices of the actions; none where what the policy would do freely is within the limits."""
+    """Prices of the actions; zero if the policy keeps within the limits without them."""
     shares = np.bincount(free, minlength=gain.shape[1]) / len(free)
     if all(shares[action] <= share for action, share in limits.items()):
         return np.zeros(gain.shape[1])
@@ -117,9 +117,9 @@ def learn(
     source: str = "table",
     estimator: GBPLNet | None = None,
 ) -> Study:
-    """Learn from a table who gets which action: types inferred, categories encoded, missing values handled and told.
+    """Learn from a table who gets which action: types are inferred, categories encoded, missing values filled in.
 
-    `frame` is a pandas or polars frame, a pyarrow table or a mapping of columns. Roles of columns are as at
+    `frame` is a pandas or polars frame, a pyarrow table or a mapping of columns. Roles of columns are as in
     `tables.roles.Roles`. `cost` is what each action costs in outcome units, `capacity` the largest share of people who
     can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
     a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a

@@ -1,7 +1,7 @@
-"""What a study found, as plain JSON without rows: everything the report and the terminal say.
+"""The results of a study, as plain JSON without rows: everything the report and the terminal say.
 
-Worth is judged out of fold: the rows' own outcomes (or doubly robust scores) under decisions of members that did not
-train on them. Who gets what is told of the policy that was fitted to all rows.
+Values are out of fold: the rows' own outcomes (or doubly robust scores) under decisions of members that did not train
+on them. Who gets what is that of the policy that was fitted to all rows.
 """
 
 from __future__ import annotations
@@ -154,5 +154,5 @@ def _actions(parts: StudyParts, given: Int[np.ndarray, " row"]) -> list[dict[str
 def _certificate(certificate: Any) -> dict[str, Any] | None:
     if certificate is None:
         return None
-    told: dict[str, Any] = certificate.to_dict()
-    return told | {"best_action_lower": max(told["single_actions"].values()), "text": str(certificate)}
+    numbers: dict[str, Any] = certificate.to_dict()
+    return numbers | {"best_action_lower": max(numbers["single_actions"].values()), "text": str(certificate)}

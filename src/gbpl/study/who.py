@@ -21,11 +21,11 @@ MOST_FEATURES = 30
 MOST_REVIEWED = 12
 MISSING = "(missing)"
 OTHER = "all others"
-DIGITS = 17  # with which every float is itself
+DIGITS = 17  # enough to write every float exactly
 
 
 def plainest(low: float, high: float) -> float:
-    """The number of fewest digits in [low, high): where to cut, in words, so that nobody changes sides.
+    """The number with the fewest digits in [low, high): a cut that is easy to read and moves no row to the other side.
 
     >>> plainest(1233.2, 1251.0), plainest(40.0, 41.0), plainest(2.71828, 2.71829)
     (1240.0, 40.0, 2.71828)
@@ -49,7 +49,7 @@ def shown(number: float) -> str:
 
 
 def _numbers(values: Float[np.ndarray, " row"]) -> tuple[Int[np.ndarray, " row"], list[str]]:
-    """Bin of each row by quantiles, and the names, true of exactly the rows they are of."""
+    """Bin of each row by quantiles, and the names of the bins, which hold for exactly their rows."""
     distinct = np.unique(values)
     if len(distinct) <= BINS:
         return np.searchsorted(distinct, values), [shown(value) for value in distinct.tolist()]
@@ -99,7 +99,7 @@ def by_feature(
     frame: Any, encoder: Encoder, kept: Bool[np.ndarray, " row"], given: Int[np.ndarray, " row"],
     deferred: Bool[np.ndarray, " row"], count: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Shares of the actions in parts of each feature, the most telling feature first.
+    """Shares of the actions in parts of each feature, the most important feature first.
 
     `importance` is the share of the variance of the actions given that lies between the parts.
     """

@@ -1,1 +1,1 @@
-"""What a policy is worth, with its error, and what a log can say about that (sections 2, 7 and 8)."""
+"""The value of a policy, with its error, and how far a log supports it (sections 2, 7 and 8)."""

@@ -1,4 +1,4 @@
-"""Off-policy value: what a policy is worth, from rows on which another policy chose, with its error (section 7).
+"""Off-policy value: the value of a policy from rows on which another policy chose, with its error (section 7).
 
 An estimate is the mean of one number per row (its influence value), so its standard error, the difference of two
 policies and the error of that difference all follow from those numbers.
@@ -58,7 +58,7 @@ class Value:
 
     @property
     def se(self) -> float:
-        """Standard error; of groups where there are any."""
+        """Standard error, clustered by groups where there are any."""
         terms = self._terms
         if len(terms) < 2:
             return float("nan")
@@ -113,7 +113,7 @@ class Value:
 
 
 def check_estimator_name(estimator: str) -> None:
-    """Refuse an estimator that is not there."""
+    """Refuse the name of an unknown estimator."""
     if estimator not in ESTIMATORS:
         raise ValueError(f"estimator must be one of {', '.join(ESTIMATORS)}, got {estimator!r}")
 
@@ -212,16 +212,16 @@ def off_policy_value(
 ) -> Value:
     """Value of any policy (action probabilities of each row; zeros and a one for a deterministic rule).
 
-    With r = delta_A(x) / e_A(x), the ratio of the policy's and the log's probability of what was done:
+    With r = delta_A(x) / e_A(x), the ratio of the policy's and the log's probability of the action taken:
 
     - `"ipw"`: mean of r Y.
     - `"snipw"`: sum r Y / sum r. Its influence value is V + r (Y - V) / mean(r): the normaliser is as random as
-      the sum above it, and the error knows it.
+      the sum above it, and the error allows for that.
     - `"dr"`: mean of sum_a delta_a gamma_a(x) + r (Y - gamma_A(x)).
-    - `"dm"`: mean of sum_a delta_a gamma_a(x). Its error takes the spread of the doubly robust terms: those are the
-      influence values of the outcome model's mean where it has any, and the bias of the model is in no error.
+    - `"dm"`: mean of sum_a delta_a gamma_a(x). Its error uses the spread of the doubly robust terms, which
+      are the influence values of the outcome model's mean where it has any; it leaves out the bias of the model.
 
-    `propensity` is that of the action taken, `cost` what each action costs, known without error.
+    `propensity` is that of the action taken, `cost` what each action costs, which is taken as known.
     """
     check_estimator_name(estimator)
     if propensity is None:

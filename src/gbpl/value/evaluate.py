@@ -1,8 +1,8 @@
-"""The one evaluator: what any policy is worth on some rows, or gains over another, with its error.
+"""The one evaluator: the value of any policy on some rows, or its gain over another, with its error.
 
 Every value and gain that a user sees comes from here, for estimators, studies, reports and the command line alike. An
-`Evaluator` knows the rows and how to value a table of action probabilities on them; what a user may call a policy, a
-rule or a baseline is turned into such a table first.
+`Evaluator` knows the rows and how to value a table of action probabilities on them; the policies, rules
+and baselines that users give are turned into such a table first.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Alternative:
 class Evaluator:
     """Rows on which policies are evaluated.
 
-    `value_of` gives the value of a table of action probabilities, one row each; `logged` is that of the policy that
+    `value_of` gives the value of a table of action probabilities; `logged` is that of the policy that
     wrote the log, None where the outcomes of every action are known. `source` are the features of the rows as the user
-    gave them, which policies are asked about.
+    gave them, on which policies predict.
     """
 
     actions: np.ndarray
@@ -93,7 +93,7 @@ class Evaluator:
         return self.value_of(mine) - self.value_of(other)
 
     def alternatives(self) -> list[Alternative]:
-        """One action for everybody, for each of them, and the policy that wrote the log."""
+        """Giving everybody one action, for each action, and the policy that wrote the log."""
         alternatives = [
             Alternative(f"everybody gets {label}", number, self.value(label))
             for number, label in enumerate(self.actions.tolist())
@@ -103,7 +103,7 @@ class Evaluator:
         return alternatives
 
     def table(self, policy: Any, rule: str) -> Float[np.ndarray, "row action"]:
-        """Action probabilities of what a user may bring; a deterministic rule takes the most probable action."""
+        """Action probabilities of a policy as users give it; a deterministic rule takes the most probable action."""
         check_rule(rule)
         labels = self.actions.tolist()
         if hasattr(policy, "predict_proba") and (rule == "randomized" or hasattr(policy, "actions_")):

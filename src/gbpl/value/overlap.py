@@ -1,8 +1,8 @@
-"""Overlap of logged data: how much of each action the log can speak of (section 7).
+"""Overlap of logged data: how much the log says about each action (section 7).
 
 A small propensity makes one row stand for many. Clipping limits how many, at the price of a bias (section 7, the
-stabilization under weak overlap), and the appendix on weak overlap judges both by the numbers gathered here. The
-report keeps counts and summaries, never rows, so that a saved policy can carry it.
+stabilization under weak overlap), and the appendix on weak overlap assesses both by the numbers collected here. The
+report keeps counts and summaries, never rows, so that a saved policy can hold it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["ClipWelfare", "OverlapReport", "OverlapWarning", "clipping", "overlap_report", "warn_if_weak"]
 
-MOST_CLIPPED = 0.05  # above it, the bias of clipping is no longer a matter of a few odd rows
+MOST_CLIPPED = 0.05  # above it, the bias of clipping no longer comes from a few odd rows
 LEAST_EFFECTIVE_SHARE = 0.5  # below it, uneven weights within actions have cost more than half of the rows
 MOST_OUTSIDE = 0.05  # above it, a group of some size has an action that nobody like them took
-MOST_ROWS_OUTSIDE = 20  # in a small log as many may be there by chance: below the luckiest of those who took it
+MOST_ROWS_OUTSIDE = 20  # in a small log as many may be outside by chance
 LEAST_PER_ACTION = 30.0  # below it, a normal interval for the mean of one action is doubtful
 ROUNDING = 1e-6  # of a propensity: 1 - 0.9 is below 0.1, and float32's 0.01 below 0.01, yet neither is small
 BINS = 50
-FIRST_EDGE = 1e-4  # smaller propensities need no bins of their own: no clip in use tells them apart
+FIRST_EDGE = 1e-4  # smaller propensities need no bins of their own: no clip in use is as small
 NAMED = 5  # actions named in a sentence
 LISTED = 10  # actions listed in a printed report
 LABEL_WIDTH = 32
@@ -50,18 +50,18 @@ class ClipWelfare:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OverlapReport:
-    """What the propensities of a log allow.
+    """What the propensities of a log allow one to estimate.
 
     `counts` are the rows that took each action, `smallest_propensity` is each action's before clipping (over all
     rows, or over those that took it where only the logged action's is known; NaN without any). `clipped_fraction` is
     the share of rows in which clipping changed a propensity. `effective_size` is (sum w)^2 / sum w^2 with w the
     sample weight over the clipped propensity of the logged action, over all rows and over those of each action.
-    `quantile_99` and `largest` are of |pseudo-difference|: of the two pseudo-outcomes, or with more actions of the
-    largest and the smallest of a row. `outside_support` is the share of rows outside common support, and
-    `outside_by_action` that for each action, None where it cannot be told. Weak is judged by action, so that an uneven
-    but randomized log, or one of many actions, is not called weak for that. `histogram` counts rows by the propensity
-    of each action, those that did not take it and those that did; with more than two actions the bins are even on a
-    log scale, and the first holds all that is smaller. Shares, quantiles and counts are of rows, whatever their weight.
+    `quantile_99` and `largest` are those of the |pseudo-difference|: between the two pseudo-outcomes of a row, or with
+    more actions between its largest and its smallest. `outside_support` is the share of rows outside common support,
+    and `outside_by_action` that for each action, None where it is unknown. Weakness is assessed by action, so that a
+    randomized log is not called weak for uneven shares or many actions. `histogram` counts rows by the propensity of
+    each action, those that did not take it and those that did; with more than two actions the bins are even on a log
+    scale, and the first holds everything smaller. Shares, quantiles and counts are of rows, whatever their weight.
     """
 
     actions: np.ndarray
@@ -86,23 +86,23 @@ class OverlapReport:
         return bool(self.reasons())
 
     def reasons(self) -> list[str]:
-        """Why the overlap is weak, a sentence each, with the number and its limit; nothing where it is not."""
-        n, found = int(self.counts.sum()), []
+        """Why the overlap is weak, one sentence per reason, with the number and its limit; empty if it is not."""
+        n, reasons = int(self.counts.sum()), []
         if self.clipped_fraction > MOST_CLIPPED:
-            found.append(
+            reasons.append(
                 f"{_percent(self.clipped_fraction)} of the rows have a propensity below the clip of {self.clip:g} "
                 f"(more than {_percent(MOST_CLIPPED)})"
             )
         within = float(self.effective_size_by_action.sum())
         if within < LEAST_EFFECTIVE_SHARE * n:
-            found.append(
+            reasons.append(
                 f"after weighting, the {n} rows are worth {within:.1f} (each action by itself; less than "
                 f"{_percent(LEAST_EFFECTIVE_SHARE)} of them)"
             )
         outside = np.zeros(1) if self.outside_by_action is None else self.outside_by_action
         far = int(np.argmax(outside))
         if outside[far] > max(MOST_OUTSIDE, MOST_ROWS_OUTSIDE / n):
-            found.append(
+            reasons.append(
                 f"{_percent(outside[far])} of the rows are outside common support: less likely to take "
                 f"{self.actions.tolist()[far]!r} than every row that took it (more than {_percent(MOST_OUTSIDE)})"
             )
@@ -110,11 +110,11 @@ class OverlapReport:
         if len(few):
             named = [f"{self.actions.tolist()[a]!r} {self.effective_size_by_action[a]:.3g}" for a in few[:NAMED]]
             more = ["..."] if len(few) > NAMED else []
-            found.append(
+            reasons.append(
                 f"{len(few)} of the {len(self.actions)} actions have an effective size below {LEAST_PER_ACTION:g}: "
                 + ", ".join(named + more)
             )
-        return found
+        return reasons
 
     def _rarest(self) -> Int[np.ndarray, " action"]:
         """Action numbers by effective size, the smallest first."""
@@ -187,12 +187,12 @@ def overlap_report(
     sample_weight: Float[np.ndarray, " row"] | None = None,
     estimated: bool = False,
 ) -> OverlapReport:
-    """Gather the report from arrays that have been checked already.
+    """The report from arrays that have been checked already.
 
-    `propensity` is before clipping, of every action or of the logged one (with two actions that tells the other);
+    `propensity` is before clipping, of every action or of the logged one (with two actions that gives the other);
     `clipped` is that of the logged action after clipping.
 
-    A row is clipped when the propensity of any action it is known for is below `clip`: with two actions, when e_1 is
+    A row is clipped when any known propensity is below `clip`: with two actions, when e_1 is
     outside [clip, 1 - clip]. Common support is by the min-max rule: row i is outside it when for some action a,
     e_a(x_i) is lower than e_a(x_j) of every row j that took a. An action nobody took leaves every row outside.
     """
@@ -204,7 +204,7 @@ def overlap_report(
     clipped_fraction, effective_size = clipping(action, propensity, weight, count, clip)
     counts, smallest, effective = np.zeros(count, np.int64), np.full(count, np.nan), np.zeros(count)
     histogram = np.zeros((count, 2, BINS), np.int64)
-    for a in range(count):  # an action at a time: nothing as large as the table is made
+    for a in range(count):  # one action at a time: nothing as large as the table is made
         took = action == a
         known = np.ones(n, bool) if complete else took
         chance = _chance_of(a, took, propensity)
@@ -264,7 +264,7 @@ def warn_if_weak(report: OverlapReport) -> None:
 
 
 def shorten(label: Any, width: int) -> str:
-    """A label on one line; the middle of a long one is left out, since what tells labels apart is at their ends."""
+    """A label on one line; the middle of a long one is left out, since labels differ mostly at their ends."""
     text = " ".join(str(label).split())
     if len(text) <= width:
         return text
@@ -275,7 +275,7 @@ def shorten(label: Any, width: int) -> str:
 def _chance_of(
     a: int, took: np.ndarray, propensity: Float[np.ndarray, "row action"] | Float[np.ndarray, " row"]
 ) -> Float[np.ndarray, " row"]:
-    """Propensity of action a; of the one number a row, its complement where a was not taken (right for two actions)."""
+    """Propensity of action a; from one number per row, its complement where a was not taken (right for two actions)."""
     if propensity.ndim == 2:
         return np.asarray(propensity[:, a], np.float64)
     logged = np.asarray(propensity, np.float64)
@@ -283,7 +283,7 @@ def _chance_of(
 
 
 def _edges(n_actions: int, clip: float, smallest: float) -> Float[np.ndarray, " edge"]:
-    """Two actions: even over [0, 1]. More share one, and are told apart on a log scale from below clip to 1."""
+    """Two actions: even over [0, 1]. More actions: even on a log scale, from below clip to 1."""
     if n_actions == 2:
         return np.linspace(0.0, 1.0, BINS + 1)
     low = min(smallest, 0.5 * clip if clip > 0.0 else 1.0, 0.1)

@@ -1,7 +1,7 @@
 """Welfare, penalized welfare and regret of a policy on a table of outcomes (sections 2 and 8).
 
-`outcomes` may be realized outcomes, pseudo-outcomes or known conditional means: what a number speaks of is what
-was put in. A policy has action probabilities for each row; a deterministic rule has zeros and a one.
+`outcomes` may be realized outcomes, pseudo-outcomes or known conditional means; the result means what they mean. A
+policy has action probabilities for each row; a deterministic rule has zeros and a one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _mean(values: Float[np.ndarray, " row"], sample_weight: Float[np.ndarray, " 
 def deterministic(policy: Any) -> Any:
     """Most probable action, a column number; two equal probabilities go to action 1, as in the paper's f >= 0.
 
-    The one deterministic rule: of numpy's arrays and of JAX's, with any axes before that of the actions.
+    This is the one deterministic rule, for numpy and JAX arrays with any axes before that of the actions.
     """
     if policy.shape[-1] == 2:
         return (policy[..., 1] >= policy[..., 0]).astype(int)
@@ -68,7 +68,7 @@ def penalized_welfare(
     surrogate: Surrogate,
     sample_weight: Float[np.ndarray, " row"] | None = None,
 ) -> float:
-    """W = V - lambda mean |s|^2 with lambda = zeta/4 (binary, gap) or zeta/2 (full vector): what zeta maximises."""
+    """W = V - lambda mean |s|^2 with lambda = zeta/4 (binary, gap) or zeta/2 (full vector): what fits maximise."""
     scores = np.asarray(surrogate.scores_of_policy(policy), np.float64)
     penalty = surrogate.penalty_scale * zeta * _mean(np.sum(scores**2, axis=1), sample_weight)
     return welfare(policy, outcomes, sample_weight=sample_weight) - penalty
