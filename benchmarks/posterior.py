@@ -39,8 +39,14 @@ from gbpl import (
     threshold_rule,
 )
 from gbpl.datasets import OneDimensionalDesign
-from gbpl.posterior.methods import NUTS, SGLD, Exact, Laplace, LastLayer, Variational, fit_bootstrap
+from gbpl.posterior.bootstrap import fit_bootstrap
+from gbpl.posterior.exact import Exact
+from gbpl.posterior.laplace import Laplace
+from gbpl.posterior.last_layer import LastLayer
+from gbpl.posterior.nuts import NUTS
 from gbpl.posterior.problem import Problem
+from gbpl.posterior.sgld import SGLD
+from gbpl.posterior.variational import Variational
 
 DESIGN = OneDimensionalDesign()
 ALPHAS = (0.05, 0.10, 0.20, 0.30)

@@ -50,17 +50,14 @@ from gbpl.certificates.bounds import (
 )
 from gbpl.models.networks import MLP, Linear
 from gbpl.posterior import laplace as laplace_module
-from gbpl.posterior.methods import (
-    NUTS,
-    SGLD,
-    Bootstrap,
-    Exact,
-    Laplace,
-    LastLayer,
-    PosteriorError,
-    Problem,
-    Variational,
-)
+from gbpl.posterior.bootstrap import Bootstrap
+from gbpl.posterior.exact import Exact
+from gbpl.posterior.laplace import Laplace
+from gbpl.posterior.last_layer import LastLayer
+from gbpl.posterior.nuts import NUTS
+from gbpl.posterior.problem import PosteriorError, Problem
+from gbpl.posterior.sgld import SGLD
+from gbpl.posterior.variational import Variational
 from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 
 UNIT = Moments.bounded(0.0, 1.0)

@@ -26,7 +26,7 @@ from gbpl.passes.scores import rehearse_scores
 from gbpl.passes.statistics import Moments, read_statistics
 from gbpl.path.plan import PathSettings
 from gbpl.posterior.curvature import gauss_newton
-from gbpl.posterior.methods import LastLayer
+from gbpl.posterior.last_layer import LastLayer
 from gbpl.runtime.devices import resolve_devices
 from gbpl.surrogates import Binary, FullVector, Surrogate
 from gbpl.tables.encoder import Encoder

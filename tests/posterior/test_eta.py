@@ -23,7 +23,7 @@ from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linea
 from gbpl.estimators.training import CALIBRATIONS, Training
 from gbpl.posterior.curvature import block_rows
 from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
-from gbpl.posterior.methods import PosteriorError
+from gbpl.posterior.problem import PosteriorError
 from gbpl.posterior.refits import Refits, _deal, _within, refit
 
 N = 240

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gbpl import MLP, Binary
-from gbpl.posterior.methods import LastLayer, Problem
+from gbpl.posterior.last_layer import LastLayer
+from gbpl.posterior.problem import Problem
 
 torch = pytest.importorskip("torch")
 oracle = pytest.importorskip("laplace")

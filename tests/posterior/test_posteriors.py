@@ -13,9 +13,13 @@ from sklearn.linear_model import Ridge
 import gbpl.posterior.bootstrap
 from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
 from gbpl.posterior.curvature import BLOCK, STEP, block_rows, gauss_newton, training_blocks
+from gbpl.posterior.exact import Exact
 from gbpl.posterior.gaussian import row_noise
-from gbpl.posterior.methods import METHODS, Exact, LastLayer, PosteriorError, Problem, Variational
+from gbpl.posterior.last_layer import LastLayer
+from gbpl.posterior.methods import METHODS
 from gbpl.posterior.posterior import Draws, Posterior
+from gbpl.posterior.problem import PosteriorError, Problem
+from gbpl.posterior.variational import Variational
 
 RNG = np.random.default_rng(0)
 N = 80

@@ -24,8 +24,8 @@ import gbpl.runtime.engines
 import gbpl.study.decide_file
 from gbpl import MLP, Binary, FitConfig, GBPLNet, Member
 from gbpl.paper.run import Run, reproduce
-from gbpl.posterior.bootstrap import REFITS_PER_TASK
-from gbpl.posterior.methods import Problem, fit_bootstrap
+from gbpl.posterior.bootstrap import REFITS_PER_TASK, fit_bootstrap
+from gbpl.posterior.problem import Problem
 from gbpl.runtime.engines import RETRIES, WAITING, check_engine, in_chunks, run_tasks, task_needs
 from gbpl.study.decide_file import decide_dataset, decide_file
 from gbpl.tables.frames import TableError

@@ -17,7 +17,9 @@ from gbpl import Binary, FitConfig, FullVector, GBPLNet, Linear, Member, fit_sta
 from gbpl.fitting.members import across_folds, fold_rows, over_zeta
 from gbpl.fitting.stack import StackProblem, fit_stacks
 from gbpl.models.basis import leaf_numbers
-from gbpl.posterior.methods import Exact, Problem, member_posterior
+from gbpl.posterior.exact import Exact
+from gbpl.posterior.methods import member_posterior
+from gbpl.posterior.problem import Problem
 from gbpl.trees.forest import SIZE, ForestFeatures
 
 ROWS, NEW = 150, 60

@@ -24,7 +24,8 @@ import numpy as np
 
 from gbpl.certificates.draws import INVERSE_KL
 from gbpl.models.base import check_whole
-from gbpl.posterior.methods import METHODS, PosteriorError, Problem, member_posterior
+from gbpl.posterior.methods import METHODS, member_posterior
+from gbpl.posterior.problem import PosteriorError, Problem
 from gbpl.value.evaluate import check_rule
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.fitting.members import fold_rows
 from gbpl.nuisance.cross_fit import CrossFit, EstimatedPropensityWarning, Nuisances
-from gbpl.posterior.methods import Bootstrap
+from gbpl.posterior.bootstrap import Bootstrap
 from gbpl.value.overlap import OverlapWarning
 
 if TYPE_CHECKING:

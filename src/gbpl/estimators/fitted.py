@@ -16,8 +16,8 @@ from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_dev
 from gbpl.frozen.file import SavedPolicy
 from gbpl.frozen.freeze import freeze
 from gbpl.posterior.eta import EtaChoice
-from gbpl.posterior.methods import PosteriorError
 from gbpl.posterior.posterior import Draws, Posterior
+from gbpl.posterior.problem import PosteriorError
 from gbpl.surrogates import Surrogate
 from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
 

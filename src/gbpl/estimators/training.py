@@ -18,10 +18,13 @@ from gbpl.fitting.apply import has_last_layer
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.off_policy import log_evaluator
 from gbpl.path.path import PathFit
+from gbpl.posterior.bootstrap import Bootstrap, fit_bootstrap
 from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
 from gbpl.posterior.influence import estimated_outcomes
-from gbpl.posterior.methods import METHODS, Bootstrap, LastLayer, PosteriorError, fit_bootstrap, member_posterior
+from gbpl.posterior.last_layer import LastLayer
+from gbpl.posterior.methods import METHODS, member_posterior
 from gbpl.posterior.posterior import Posterior
+from gbpl.posterior.problem import PosteriorError
 from gbpl.value.evaluate import Evaluator
 
 if TYPE_CHECKING:

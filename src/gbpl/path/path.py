@@ -29,7 +29,7 @@ from gbpl.fitting.stack import StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models.base import FixedFeatures, ScoreModel
 from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
 from gbpl.path.plan import ROWS_AT_A_TIME, PathProblem, PathSettings, Plan, plan_path
-from gbpl.posterior.methods import Problem
+from gbpl.posterior.problem import Problem
 from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:

@@ -3,16 +3,18 @@
 from typing import Any
 
 from gbpl.models.base import FixedFeatures, GrownModel, LastLayerModel
-from gbpl.posterior.bootstrap import Bootstrap, bootstrap_members, fit_bootstrap
+from gbpl.posterior.bootstrap import Bootstrap
 from gbpl.posterior.exact import Exact
 from gbpl.posterior.gaussian import LastLayerGaussian
 from gbpl.posterior.laplace import Laplace
 from gbpl.posterior.last_layer import LastLayer
 from gbpl.posterior.nuts import NUTS
 from gbpl.posterior.on_features import OnFeatures
-from gbpl.posterior.problem import MemberPosterior, PosteriorError, PosteriorWarning, Problem
+from gbpl.posterior.problem import MemberPosterior, PosteriorError, Problem
 from gbpl.posterior.sgld import SGLD
 from gbpl.posterior.variational import Variational
+
+__all__ = ["METHODS", "member_posterior"]
 
 METHODS = {kind.method: kind for kind in (Exact, LastLayer, Laplace, SGLD, NUTS, Variational, Bootstrap)}
 
@@ -28,23 +30,3 @@ def member_posterior(method: str, problem: Problem, **options: Any) -> MemberPos
     if isinstance(problem.model, FixedFeatures) and not issubclass(kind, LastLayerGaussian):
         return OnFeatures(problem, kind, **options)
     return kind(problem, **options)
-
-
-__all__ = [
-    "METHODS",
-    "NUTS",
-    "SGLD",
-    "Bootstrap",
-    "Exact",
-    "Laplace",
-    "LastLayer",
-    "MemberPosterior",
-    "OnFeatures",
-    "PosteriorError",
-    "PosteriorWarning",
-    "Problem",
-    "Variational",
-    "bootstrap_members",
-    "fit_bootstrap",
-    "member_posterior",
-]

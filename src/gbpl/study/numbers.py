@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.estimators.gbplnet import GBPLNet
-from gbpl.posterior.methods import PosteriorError
 from gbpl.posterior.posterior import Draws
+from gbpl.posterior.problem import PosteriorError
 from gbpl.value.estimate import Value
 from gbpl.value.evaluate import LOGGING
 

@@ -26,7 +26,7 @@ from gbpl.paper.experiments.catalog import DEFAULT, LEVELS, TABLES
 from gbpl.paper.experiments.protocol import Settings, outcome_scale
 from gbpl.paper.experiments.records import Record
 from gbpl.posterior.last_layer import LastLayer
-from gbpl.posterior.methods import PosteriorWarning, Problem
+from gbpl.posterior.problem import PosteriorWarning, Problem
 from gbpl.posterior.sgld import SGLD
 from gbpl.surrogates import Binary
 
