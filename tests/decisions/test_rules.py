@@ -213,6 +213,12 @@ def test_several_limited_actions_keep_to_their_places_and_come_close_to_the_best
     assert 2.0 * total(gain, found.action) >= best - 1e-9
 
 
+def test_a_place_is_filled_by_a_row_that_has_another_place() -> None:
+    """Equal gains leave the dearer action empty at its price; one row moves there."""
+    gain = np.array([[0.0, 4.0, 1.0], [0.0, 4.0, 1.0]])
+    assert_array_equal(capacity_rule(gain, capacity={1: 1, 2: 2}).action, [1, 2])
+
+
 def test_many_rows_get_nearly_the_largest_total_gain() -> None:
     gain = np.random.default_rng(0).normal(size=(300, 5))
     gain[:, 3] = 0.0

@@ -128,13 +128,15 @@ def _assigned(
     action = priced_action(gain, prices)
     net = gain - prices
     action = np.where(net[rows, action] > net[:, default], action, default)
-    for limited, count in places.items():
-        over = gain[:, limited] - gain[rows, action]
-        over[np.isin(action, list(places))] = -np.inf  # those have a place
-        free = count - int(np.count_nonzero(action == limited))
-        next_in = np.argsort(-over, kind="stable")[:free]
-        action[next_in[over[next_in] > 0.0]] = limited
-    return action
+    while True:  # each move adds to the total gain, and may free a place for another
+        before = action.copy()
+        for limited, count in places.items():
+            over = gain[:, limited] - gain[rows, action]
+            free = count - int(np.count_nonzero(action == limited))
+            next_in = np.argsort(-over, kind="stable")[:free]
+            action[next_in[over[next_in] > 0.0]] = limited
+        if np.array_equal(action, before):
+            return action
 
 
 def capacity_rule(
