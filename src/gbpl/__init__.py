@@ -5,7 +5,6 @@ saved policy decides without JAX.
 """
 
 from importlib import import_module
-from typing import Any
 
 import lazy_loader
 
@@ -39,7 +38,7 @@ MOVED = {
 RENAMED = {"Decision": ("decisions.decisions", "Decisions"), "posterior_mean_rule": ("decisions.rules", "map_rule")}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     moved = {old: (module, old) for module, names in MOVED.items() for old in names.split()} | RENAMED
     if name not in moved:
         return _listed(name)
