@@ -16,6 +16,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator
+from support.calls import Call, record_calls
 
 import gbpl.estimators.baselines
 from gbpl import MLP, EstimatedPropensityWarning, FitConfig, GBPLNet, Linear, LoggedFeedback, PerAction
@@ -72,9 +73,9 @@ def gain(policy: Any, count: int) -> float:
     """Welfare over that of the best single action, as a share of what the best rule has over it."""
     x, _, mean = NEW2 if count == 2 else NEW3
     single = mean.mean(axis=0).max()
-    found = mean[np.arange(len(x)), policy.predict(x)].mean()
-    assert_allclose(policy.score(x, mean), found, rtol=1e-6)
-    return float((found - single) / (mean.max(axis=1).mean() - single))
+    mean_outcome = mean[np.arange(len(x)), policy.predict(x)].mean()
+    assert_allclose(policy.score(x, mean), mean_outcome, rtol=1e-6)
+    return float((mean_outcome - single) / (mean.max(axis=1).mean() - single))
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -218,46 +219,38 @@ def test_one_network_with_a_validation_split() -> None:
 
 
 @pytest.fixture
-def fitted_to(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
-    """Arguments of every call of `fit_stack`."""
-    calls = []
-    whole = gbpl.estimators.baselines.fit_stack
-
-    def recorded(*args: Any, **options: Any) -> Any:
-        calls.append(args)
-        return whole(*args, **options)
-
-    monkeypatch.setattr(gbpl.estimators.baselines, "fit_stack", recorded)
-    return calls
+def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Calls of `fit_stack` while the test runs."""
+    return record_calls(monkeypatch, "fit_stack", gbpl.estimators.baselines)
 
 
-def test_inverse_propensity_table(fitted_to: list[tuple]) -> None:
+def test_inverse_propensity_table(stacks: list[Call]) -> None:
     x, y, action = log(3)
     chance = np.array([0.2, 0.3, 0.5])
     policy = made(DirectIPWWelfare).fit(x, y, action=action, propensity=dict(enumerate(chance)), cost=[0, 0.1, 0.2])
     table = np.eye(3)[action] * (y / chance[action])[:, None] - [0, 0.1, 0.2]
     table = table - table.mean(axis=1, keepdims=True)
-    assert_allclose(fitted_to[0][1] * policy.outcome_scale_, table, atol=1e-6)
+    assert_allclose(stacks[0].arguments[1] * policy.outcome_scale_, table, atol=1e-6)
     pairs = [np.mean((table[:, a] - table[:, b]) ** 2) for a in range(3) for b in range(a)]
     assert_allclose(policy.outcome_scale_, np.sqrt(np.mean(pairs)))
 
 
 @pytest.mark.parametrize("method", WITH_MEANS)
-def test_doubly_robust_table(method: Any, fitted_to: list[tuple]) -> None:
+def test_doubly_robust_table(method: Any, stacks: list[Call]) -> None:
     """gamma_a + 1[A = a] (Y - gamma_a) / e_a less the cost, with an outcome model that always says 0.7."""
     x, y, action = log(2)
     policy = made(method, outcome_model=PerAction(DummyRegressor(strategy="constant", constant=0.7)), clip=0.1)
     policy.fit(x, y, action=action, propensity=0.05, cost={1: 0.2})  # 0.05 is clipped to 0.1, and 0.95 to 0.9
     table = 0.7 + np.eye(2)[action] * (y - 0.7)[:, None] / [0.9, 0.1] - [0.0, 0.2]
-    found = fitted_to[0][1] * policy.outcome_scale_
-    assert_allclose(found[:, 1] - found[:, 0], table[:, 1] - table[:, 0], rtol=1e-6)
+    target = stacks[0].arguments[1] * policy.outcome_scale_
+    assert_allclose(target[:, 1] - target[:, 0], table[:, 1] - table[:, 0], rtol=1e-6)
     assert_allclose(policy.outcome_scale_, np.sqrt(np.mean((table[:, 1] - table[:, 0]) ** 2)))
 
 
-def test_members_have_weights_seeds_and_the_prior(fitted_to: list[tuple]) -> None:
+def test_members_have_weights_seeds_and_the_prior(stacks: list[Call]) -> None:
     weight = np.random.default_rng(3).uniform(0.5, 2.0, ROWS)
     made(WeightedLogistic, prior_sd=0.7).fit(X2, Y2, sample_weight=weight)
-    built = fitted_to[0][2]
+    built = stacks[0].arguments[2]
     assert [member.prior_sd for member in built] == [0.7, 0.7]
     assert [member.eta for member in built] == [1.0, 1.0]  # one over the scale, in units of the scale
     assert len({member.seed for member in built}) == 2
@@ -267,14 +260,14 @@ def test_members_have_weights_seeds_and_the_prior(fitted_to: list[tuple]) -> Non
         assert_array_equal(member.validation_weights, weight[member.validation])
 
 
-def test_groups_stay_together_and_actions_are_balanced(fitted_to: list[tuple]) -> None:
+def test_groups_stay_together_and_actions_are_balanced(stacks: list[Call]) -> None:
     group = np.arange(ROWS) // 8
     made(DiffReg).fit(X2, Y2, groups=group)
-    for member in fitted_to[0][2]:
+    for member in stacks[0].arguments[2]:
         assert not set(group[member.train]) & set(group[member.validation])
     x, y, action = log(2)
     made(PluginReg).fit(x, y, action=action)
-    shares = [action[member.validation].mean() for member in fitted_to[1][2]]
+    shares = [action[member.validation].mean() for member in stacks[1].arguments[2]]
     assert abs(shares[0] - shares[1]) < 0.01
 
 
@@ -325,9 +318,9 @@ def test_a_log_as_one_object() -> None:
 
 def test_estimated_propensities_are_told() -> None:
     x, y, action = log(2)
-    with pytest.warns(EstimatedPropensityWarning) as told:
+    with pytest.warns(EstimatedPropensityWarning) as warned:
         made(DirectIPWWelfare).fit(x, y, action=action)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made(PluginReg).fit(x, y, action=action)
@@ -355,9 +348,9 @@ def test_value_on_new_rows() -> None:
 
 def test_value_of_the_rows_of_the_fit_is_warned_of() -> None:
     policy = made(DiffReg).fit(X2, Y2)
-    with pytest.warns(UserWarning, match="their value is too good; use new rows") as told:
+    with pytest.warns(UserWarning, match="their value is too good; use new rows") as warned:
         policy.value(X2, Y2)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     assert np.isfinite(policy.score(X2, Y2))
 
 
@@ -466,9 +459,9 @@ def test_settings_are_refused(changes: dict[str, Any], kind: type[Exception], me
 def test_outcomes_that_never_differ_are_told() -> None:
     x, _, action = log(2)
     for method, y, more in ((DiffReg, np.ones((ROWS, 2)), {}), (PluginReg, np.ones(ROWS), {"action": action})):
-        with pytest.warns(UserWarning, match="never differ: every policy has the same welfare") as told:
+        with pytest.warns(UserWarning, match="never differ: every policy has the same welfare") as warned:
             policy = made(method).fit(x, y, **more)
-        assert told[0].filename == __file__
+        assert warned[0].filename == __file__
         assert policy.outcome_scale_ == 1.0
     paid = made(PluginReg).fit(x, np.full(ROWS, 7.0), action=action, cost={1: 1.0})  # without a warning: costs decide
     assert (paid.predict(NEW2[0]) == 0).all()

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from support.checks import nearest_on_simplex
 from support.cli import people, run, write
 
 import gbpl.estimators.gbpl
@@ -71,9 +72,9 @@ def weighed(policy: Any, weights: dict[int, float], **data: Any) -> Any:
     """Fitted, with these weights of the path's entries in place of those that it would find."""
 
     def given(path: ZetaPath) -> np.ndarray:
-        found = np.zeros(len(path.zeta))
-        found[list(weights)] = list(weights.values())
-        return found
+        entry_weights = np.zeros(len(path.zeta))
+        entry_weights[list(weights)] = list(weights.values())
+        return entry_weights
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gbpl.path.path, "average_weights", given)
@@ -127,15 +128,6 @@ def test_history_names_the_model_of_every_member(policy: GBPL) -> None:
     assert_allclose([entry["zeta"] for entry in policy.history_], np.repeat(policy.zeta_path_.zeta, FOLDS))
 
 
-def on_simplex(point: np.ndarray) -> np.ndarray:
-    """The nearest point with entries >= 0 and sum one, by bisection on what is taken off every entry."""
-    low, high = point.min() - 1.0, point.max()
-    for _ in range(80):
-        level = (low + high) / 2.0
-        low, high = (level, high) if np.maximum(point - level, 0.0).sum() > 1.0 else (low, level)
-    return np.maximum(point - low, 0.0)
-
-
 def test_probabilities_are_the_weighted_mixture_of_the_members(policy: GBPL) -> None:
     """proj(1/K + sum_m weight_m (delta_m - 1/K)), scores restated: tanh for two actions, softmax for three."""
     new = NEW.astype(np.float32)
@@ -150,7 +142,7 @@ def test_probabilities_are_the_weighted_mixture_of_the_members(policy: GBPL) -> 
         else:
             delta = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
         total += weight * (delta - 1.0 / count)
-    expected = np.array([on_simplex(row) for row in 1.0 / count + total])
+    expected = nearest_on_simplex(1.0 / count + total)
     assert_allclose(policy.predict_proba(new), expected, atol=2e-5)
 
 
@@ -158,13 +150,13 @@ def test_members_are_taken_in_the_order_asked_for(policy: GBPL) -> None:
     owner = policy.params_.owner
     asked = [len(owner) - 1, 0, len(owner) // 2, 1, len(owner) - 1]
     assert len(set(owner[asked])) == 2
-    found = taken(policy.params_, asked)
-    assert_array_equal(found.owner, owner[asked])
+    chosen = taken(policy.params_, asked)
+    assert_array_equal(chosen.owner, owner[asked])
     x = NEW.astype(np.float32)
     whole = member_policies(policy.model_, policy.surrogate_, policy.params_, x)
-    assert_allclose(member_policies(policy.model_, policy.surrogate_, found, x), whole[asked], atol=1e-6)
+    assert_allclose(member_policies(policy.model_, policy.surrogate_, chosen, x), whole[asked], atol=1e-6)
     for place, number in enumerate(asked):
-        model, params = one_member(policy.model_, found, place)
+        model, params = one_member(policy.model_, chosen, place)
         same, expected = one_member(policy.model_, policy.params_, number)
         assert model == same
         assert_array_equal(params[-1]["weight"], expected[-1]["weight"])
@@ -287,9 +279,9 @@ def test_another_engine_refits_the_same(logged: GBPL) -> None:
 
 
 def test_it_is_certified(logged: GBPL) -> None:
-    found = logged.certificate(outcome_range=(-5.0, 5.0), draws=10)
-    assert -5.0 <= found.lower < found.estimate
-    assert found.n == ROWS
+    certificate = logged.certificate(outcome_range=(-5.0, 5.0), draws=10)
+    assert -5.0 <= certificate.lower < certificate.estimate
+    assert certificate.n == ROWS
 
 
 def test_a_step_is_decided_better_than_by_networks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,13 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
+from support.calls import record_calls
+from support.checks import hidden_layer_policy
+from support.policies import small_net
+from support.samples import outcomes_table, path_of
 
 import gbpl.fitting.stack
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Surrogate
+from gbpl import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.fitting.stack import StackFit
 from gbpl.path.grid import AUTO_PATH
 from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
@@ -52,20 +56,6 @@ def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
     """Of a weighted mean, rows independent: sqrt(sum w^2 (v - V)^2) / sum w."""
     mean = np.average(values, weights=weight)
     return float(np.sqrt(np.sum(weight**2 * (values - mean) ** 2)) / np.sum(weight))
-
-
-def path_of(welfare: Any, covariance: Any = None, **columns: Any) -> ZetaPath:
-    """A path of which only welfare, its covariance and the columns given matter."""
-    count = len(welfare)
-    names = ("welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size", "weight")
-    given = {
-        **dict.fromkeys(names, np.zeros(count)),
-        "zeta": np.arange(1.0, count + 1),
-        "correction": np.ones(count),
-        **{name: np.array(column, float) for name, column in columns.items()},
-    }
-    spread = np.eye(count) if covariance is None else covariance
-    return ZetaPath(welfare=np.array(welfare, float), covariance=np.array(spread, float), **given)
 
 
 # -- judging ----------------------------------------------------------------------------------------------
@@ -326,9 +316,9 @@ def test_a_single_zeta_counts_exactly_one(count: int, size: float) -> None:
 
 def test_equal_sizes_leave_the_weights() -> None:
     weight = np.array([0.2, 0.5, 0.3])
-    found = common_size(path_of(np.zeros(3), size=np.full(3, 0.37), weight=weight))
-    assert_allclose(found, weight, rtol=1e-12)
-    assert_allclose(found.sum(), weight.sum(), rtol=1e-12)
+    weights = common_size(path_of(np.zeros(3), size=np.full(3, 0.37), weight=weight))
+    assert_allclose(weights, weight, rtol=1e-12)
+    assert_allclose(weights.sum(), weight.sum(), rtol=1e-12)
 
 
 def test_scores_are_brought_to_their_mean_size() -> None:
@@ -336,77 +326,31 @@ def test_scores_are_brought_to_their_mean_size() -> None:
     rng = np.random.default_rng(0)
     weight, size = rng.dirichlet(np.ones(5)), rng.uniform(1e-3, 0.7, 5)
     mean = sum(w * s for w, s in zip(weight, size, strict=True))
-    found = common_size(path_of(np.zeros(5), size=size, weight=weight))
-    assert_allclose(found * size, weight * mean)
-    assert_allclose(np.sum(found * size), mean)
+    weights = common_size(path_of(np.zeros(5), size=size, weight=weight))
+    assert_allclose(weights * size, weight * mean)
+    assert_allclose(np.sum(weights * size), mean)
     twice = common_size(path_of(np.zeros(5), size=2.0 * size, weight=weight))
-    assert_allclose(twice, found)  # only ratios of sizes matter
+    assert_allclose(twice, weights)  # only ratios of sizes matter
 
 
 def test_a_policy_of_no_size_counts_nothing() -> None:
-    found = common_size(path_of(np.zeros(3), size=[0.0, 0.2, 0.4], weight=[0.5, 0.25, 0.25]))
-    assert_allclose(found, [0.0, 0.25 * 0.15 / 0.2, 0.25 * 0.15 / 0.4])
+    weights = common_size(path_of(np.zeros(3), size=[0.0, 0.2, 0.4], weight=[0.5, 0.25, 0.25]))
+    assert_allclose(weights, [0.0, 0.25 * 0.15 / 0.2, 0.25 * 0.15 / 0.4])
     assert common_size(path_of(np.zeros(2), weight=[0.5, 0.5])).tolist() == [0.0, 0.0]
 
 
 # -- in the estimator -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
-    """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
-    kept: list[tuple[np.ndarray, StackFit]] = []
-    real = gbpl.fitting.stack.fit_stack
-
-    def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
-        kept.append((x, real(x, *arguments, **options)))
-        return kept[-1][1]
-
-    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", recorded)
-    return kept
-
-
-def small(**changes: Any) -> GBPLNet:
-    config = FitConfig(max_epochs=10, learning_rate=0.03)
-    given = {
-        "zeta": [3.0, 0.3],
-        "committee": 2,
-        "model": MLP(hidden=(4,), activation="relu"),
-        "fit_config": config,
-        "random_state": 0,
-    }
-    return GBPLNet(**{**given, "progress": False, "device": "cpu", **changes})
-
-
-def table(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(ROWS, 3))
-    y = 0.5 * rng.normal(size=(ROWS, count))
-    y[:, 1] += x[:, 0]
-    return x, y, rng.uniform(0.2, 3.0, ROWS)
-
-
-def raw_output(params: list[dict[str, np.ndarray]], member: int, x: np.ndarray) -> np.ndarray:
-    """Forward pass of one member's network with one hidden ReLU layer."""
-    (w1, b1), (w2, b2) = ((np.asarray(p["weight"][member], float), p["bias"][member]) for p in params)
-    return np.maximum(x @ w1 + b1, 0.0) @ w2 + b2
-
-
-def policy_of(raw: np.ndarray) -> np.ndarray:
-    if raw.shape[1] == 1:
-        f = np.tanh(raw[:, 0])
-        return np.stack([1 - f, 1 + f], axis=1) / 2
-    exponential = np.exp(raw - raw.max(axis=1, keepdims=True))
-    return exponential / exponential.sum(axis=1, keepdims=True)
-
-
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted: bool) -> None:
-    x, y, weight = table(count)
-    policy = small().fit(x, y, sample_weight=weight if weighted else None)
-    weight = weight if weighted else np.ones(ROWS)
-    seen_x, stack = stacks[0]
+def test_path_of_a_fit_is_welfare_out_of_fold(monkeypatch: pytest.MonkeyPatch, count: int, weighted: bool) -> None:
+    stacks = record_calls(monkeypatch, "fit_stack", gbpl.fitting.stack)
+    x, y = outcomes_table(count)
+    weight = np.random.default_rng(0).uniform(0.2, 3.0, len(x))
+    policy = small_net(zeta=[3.0, 0.3]).fit(x, y, sample_weight=weight if weighted else None)
+    weight = weight if weighted else np.ones(len(x))
+    seen_x, stack = stacks[0].arguments[0], stacks[0].result
     standard = (x - policy.standardizer_.mean) / policy.standardizer_.scale
     user_row = np.abs(seen_x[:, None] - standard).sum(axis=2).argmin(axis=1)  # members may see rows in another order
     path = policy.zeta_path_
@@ -417,13 +361,13 @@ def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted
         for number, member in enumerate(stack.members):
             if member.zeta != zeta:
                 continue
-            rows = np.setdiff1d(np.arange(ROWS), user_row[member.train])  # out of fold: no row it trained on
-            delta = policy_of(raw_output(stack.params, number, standard[rows]))
+            rows = np.setdiff1d(np.arange(len(x)), user_row[member.train])  # out of fold: no row it trained on
+            delta = hidden_layer_policy(stack.params, number, standard[rows])
             seen.append(rows)
             gained.append(gains(delta, y[rows]))
             mixed.append(np.sum(delta * y[rows], axis=1))
         order = np.concatenate(seen)
-        assert_array_equal(np.sort(order), np.arange(ROWS))  # every row judged once
+        assert_array_equal(np.sort(order), np.arange(len(x)))  # every row judged once
         taken, w = np.concatenate(gained), weight[order]
         assert_allclose(path.welfare[place], np.average(taken, weights=w))
         assert_allclose(path.welfare_se[place], standard_error(taken, w), rtol=1e-6)
@@ -433,8 +377,8 @@ def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted
 
 
 def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y, _ = table(2)
-    plain = small().fit(x, y)
+    x, y = outcomes_table()
+    plain = small_net(zeta=[3.0, 0.3]).fit(x, y)
     real = gbpl.fitting.stack.fit_stack
 
     def misleading(*arguments: Any, **options: Any) -> StackFit:
@@ -446,7 +390,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
         return replace(stack, best_loss=bad, validation_loss=losses, train_loss=losses)
 
     monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", misleading)
-    again = small().fit(x, y)
+    again = small_net(zeta=[3.0, 0.3]).fit(x, y)
     assert again.zeta_ == plain.zeta_
     assert_array_equal(again.predict_proba(x), plain.predict_proba(x))
 
@@ -454,7 +398,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("worst", [0, 1])
 def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) -> None:
     """Turning the networks of one zeta round makes it choose against every row: the other one is selected."""
-    x, y, _ = table(2)
+    x, y = outcomes_table()
     real = gbpl.fitting.stack.fit_stack
 
     def turned(*arguments: Any, **options: Any) -> StackFit:
@@ -468,12 +412,12 @@ def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) 
         return replace(stack, params=[*stack.params[:-1], last])
 
     monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", turned)
-    assert small().fit(x, y).zeta_ == [3.0, 0.3][1 - worst]
+    assert small_net(zeta=[3.0, 0.3]).fit(x, y).zeta_ == [3.0, 0.3][1 - worst]
 
 
 def test_a_number_is_used_as_it_is() -> None:
-    x, y, _ = table(2)
-    policy = small(zeta=0.7).fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta=0.7).fit(x, y)
     assert policy.zeta_ == 0.7
     assert policy.zeta_path_.zeta.tolist() == [0.7]
     assert policy.zeta_path_.weight.tolist() == [1.0]
@@ -482,19 +426,19 @@ def test_a_number_is_used_as_it_is() -> None:
 
 @pytest.mark.parametrize("listed", [[0.3, 3.0], (0.3, 3.0), np.array([0.3, 3.0])], ids=["list", "tuple", "array"])
 def test_a_list_keeps_only_the_selected_members(listed: Any) -> None:
-    x, y, _ = table(2)
-    policy = small(zeta=listed).fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta=listed).fit(x, y)
     assert policy.zeta_path_.zeta.tolist() == [0.3, 3.0]
     assert sorted(policy.zeta_path_.weight) == [0.0, 1.0]
     assert len(policy.member_weights_) == 2
     assert policy.params_[0]["weight"].shape[0] == 2
-    alone = small(zeta=policy.zeta_).fit(x, y)
+    alone = small_net(zeta=policy.zeta_).fit(x, y)
     assert_allclose(policy.predict_proba(x), alone.predict_proba(x), atol=1e-5)  # neighbours change nothing
 
 
 def test_auto_averages_the_path() -> None:
-    x, y, _ = table(2)
-    policy = small(zeta="auto").fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta="auto").fit(x, y)
     path = policy.zeta_path_
     assert_allclose(path.zeta, np.array(AUTO_PATH) * policy.outcome_scale_)
     assert_allclose(path.weight.sum(), 1.0)
@@ -509,8 +453,8 @@ def test_auto_averages_the_path() -> None:
 
 
 def test_the_path_of_a_fit_goes_into_a_frame() -> None:
-    x, y, _ = table(2)
-    policy = small().fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta=[3.0, 0.3]).fit(x, y)
     frame = pd.DataFrame(policy.zeta_path_.to_dict())
     assert frame["zeta"].tolist() == [3.0, 0.3]
     assert frame.set_index("zeta")["welfare"].idxmax() == policy.zeta_
