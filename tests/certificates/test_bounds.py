@@ -20,7 +20,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, rel_entr
 from scipy.stats import beta, binom, multivariate_normal, norm
+from support.checks import binary_kl
 
+from gbpl import MLP, BaselineGap, Binary, FullVector, Linear, PosteriorError, Surrogate
 from gbpl.certificates.bounds import (
     Moments,
     catoni_bound,
@@ -48,7 +50,6 @@ from gbpl.certificates.bounds import (
     welfare_from_penalized,
     welfare_regret_bound,
 )
-from gbpl.models.networks import MLP, Linear
 from gbpl.posterior import laplace as laplace_module
 from gbpl.posterior.methods import (
     NUTS,
@@ -57,18 +58,12 @@ from gbpl.posterior.methods import (
     Exact,
     Laplace,
     LastLayer,
-    PosteriorError,
     Problem,
     Variational,
 )
-from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 
 UNIT = Moments.bounded(0.0, 1.0)
 HEAVY = Moments(2.0, 0.5, True)  # rates below 2
-
-
-def kl(p: float, q: float) -> float:
-    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
 
 
 # --- The loss ------------------------------------------------------------------------------------------------------
@@ -175,10 +170,10 @@ def test_catoni() -> None:
 @pytest.mark.parametrize("budget", [0.0, 1e-7, 0.01, 0.4, 6.0])
 def test_inverse_kl_inverts_kl(risk: float, budget: float) -> None:
     found = inverse_kl(risk, budget)
-    if kl(risk, 1 - 1e-15) <= budget:
+    if binary_kl(risk, 1 - 1e-15) <= budget:
         expected = 1.0
     else:
-        expected = brentq(lambda q: kl(risk, q) - budget, max(risk, 1e-300), 1 - 1e-15, xtol=1e-15)
+        expected = brentq(lambda q: binary_kl(risk, q) - budget, max(risk, 1e-300), 1 - 1e-15, xtol=1e-15)
     assert_allclose(found, expected, atol=1e-7 if budget < 1e-5 else 1e-11)
 
 
@@ -188,7 +183,7 @@ def test_inverse_kl_bound_and_its_lower_counterpart() -> None:
     high = float(inverse_kl_bound(risk, divergence, n, failure_probability=rho))
     low = float(inverse_kl_lower_bound(risk, divergence, n, failure_probability=rho))
     assert low < risk < high
-    assert_allclose([kl(risk, low), kl(risk, high)], budget, rtol=1e-9)
+    assert_allclose([binary_kl(risk, low), binary_kl(risk, high)], budget, rtol=1e-9)
     assert_allclose(low, 1 - float(inverse_kl_bound(1 - risk, divergence, n, failure_probability=rho)))
 
 
@@ -197,7 +192,7 @@ def test_the_constant_of_the_inverse_kl_bound(n: int) -> None:
     """Maurer: E exp(n kl(mean || p)) <= 2 sqrt(n), worst for 0/1 losses, here by summing over the binomial."""
     counts = np.arange(n + 1)
     for p in np.linspace(0.01, 0.99, 25):
-        terms = binom.logpmf(counts, n, p) + [n * kl(k / n, p) for k in counts]
+        terms = binom.logpmf(counts, n, p) + [n * binary_kl(k / n, p) for k in counts]
         assert np.exp(terms).sum() <= 2 * math.sqrt(n) + 1e-9
 
 
@@ -206,7 +201,7 @@ def test_chernoff_is_never_below_clopper_and_pearson() -> None:
         exact = beta.ppf(0.95, hits + 1, n - hits)
         found = float(chernoff_bound(hits / n, n, failure_probability=0.05))
         assert exact - 1e-12 <= found <= exact + 0.1
-        assert_allclose(kl(hits / n, found), math.log(20) / n, rtol=1e-9)
+        assert_allclose(binary_kl(hits / n, found), math.log(20) / n, rtol=1e-9)
 
 
 def test_inverse_kl_is_tighter_than_mcallester() -> None:

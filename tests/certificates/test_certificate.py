@@ -14,24 +14,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq
-from scipy.special import rel_entr
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
+from support.calls import forbid_calls
+from support.checks import binary_kl
 
 from gbpl import Certificate, EstimatedPropensityWarning, FitConfig, GBPLNet, Linear, LoggedFeedback
 from gbpl.certificates.certify import SCALES
 from gbpl.certificates.draws import CATONI, INVERSE_KL, THEOREM, CertifiedDraws, certify_draws
 from gbpl.certificates.rows import CertifyingRows, full_rows, logged_rows
-from gbpl.estimators import gbplnet as estimator_module
 from gbpl.fitting.members import fold_rows
 
 
-def kl(p: float, q: float) -> float:
-    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
-
-
 def lower_kl(p: float, budget: float) -> float:
-    return float(brentq(lambda q: kl(p, q) - budget, 1e-300, p)) if kl(p, 1e-300) > budget else 0.0
+    return float(brentq(lambda q: binary_kl(p, q) - budget, 1e-300, p)) if binary_kl(p, 1e-300) > budget else 0.0
 
 
 # --- The bound on draws --------------------------------------------------------------------------------------------
@@ -441,11 +437,7 @@ def test_frames_are_read_by_name() -> None:
 
 @pytest.fixture
 def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("something was fitted before everything was checked")
-
-    for name in ("fit", "posterior"):
-        monkeypatch.setattr(estimator_module.GBPLNet, name, refuse)
+    forbid_calls(monkeypatch, (GBPLNet, "fit"), (GBPLNet, "posterior"))
 
 
 @pytest.mark.usefixtures("no_fit")

@@ -23,13 +23,14 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from support.calls import forbid_calls
 from support.cli import Done, changed, command, people, quick_learn, run, snapshot, tiny_policy, write
 from support.report import two_actions
 
 import gbpl.estimators.gbplnet
 import gbpl.frozen.file
-import gbpl.nuisance.cross_fit
 import gbpl.study.study
+from gbpl import CrossFit
 from gbpl.cli.fit import NAMES
 
 HERE = Path.cwd()  # PYTHONPATH may be relative to it
@@ -403,16 +404,11 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-def untrained(*_: object, **__: object) -> None:
-    raise AssertionError("the refusal comes after the training")
-
-
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a good table, a policy, and an earlier result; nothing may be trained there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "fit_together", untrained)
-    monkeypatch.setattr(gbpl.nuisance.cross_fit.CrossFit, "run", untrained)
+    forbid_calls(monkeypatch, (gbpl.estimators.gbplnet, "fit_together"), (CrossFit, "run"))
     (tmp_path / "good.csv").write_bytes(GOOD)
     (tmp_path / "policy.gbpl").write_bytes(POLICY)
     (tmp_path / "out.csv").write_bytes(b"decisions of last year")

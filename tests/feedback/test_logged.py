@@ -14,8 +14,9 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression, Ridge
+from support.mistakes import each_mistake, replaced
 
-from gbpl.feedback.logged import LoggedFeedback
+from gbpl import LoggedFeedback
 
 ROWS = 24
 RNG = np.random.default_rng(0)
@@ -30,20 +31,8 @@ TABLE2 = RNG.dirichlet([4.0, 4.0], ROWS)
 TABLE3 = RNG.dirichlet([4.0, 4.0, 4.0], ROWS)
 
 
-def put(array: np.ndarray, *places: tuple[Any, float]) -> np.ndarray:
-    """A copy with some values replaced."""
-    out = array.copy()
-    for where, value in places:
-        out[where] = value
-    return out
-
-
 def made(action: Any = TWO, **given: Any) -> LoggedFeedback:
     return LoggedFeedback.of(X, Y, action, **given)
-
-
-def parametrized(table: list[tuple[str, dict[str, Any], Any, str]]) -> Any:
-    return pytest.mark.parametrize(("given", "error", "message"), [row[1:] for row in table], ids=[r[0] for r in table])
 
 
 # -- actions ----------------------------------------------------------------------------------------------
@@ -212,7 +201,7 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     # action
     ("action None", {"action": instead(TWO, 4, None)}, ValueError, MISSING),
     ("action NaN among strings", {"action": instead(TWO, 4, np.nan)}, ValueError, MISSING),
-    ("action NaN among numbers", {"action": put(np.tile([0.0, 1.0], HALF), (4, np.nan))}, ValueError, MISSING),
+    ("action NaN among numbers", {"action": replaced(np.tile([0.0, 1.0], HALF), (4, np.nan))}, ValueError, MISSING),
     ("action pd.NA", {"action": instead(TWO, 4, pd.NA)}, ValueError, MISSING),
     ("action pd.NaT", {"action": instead(TWO, 4, pd.NaT)}, ValueError, MISSING),
     ("action NA in Int64", {"action": pd.Series(instead([0, 1] * HALF, 4, pd.NA), dtype="Int64")}, ValueError, MISSING),
@@ -242,36 +231,41 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     # propensity: range
     (
         "propensity zero",
-        {"propensity": put(TABLE2, ((5, 1), 0.0))},
+        {"propensity": replaced(TABLE2, ((5, 1), 0.0))},
         ValueError,
         r"propensity is 0 in row 5 \(1 such row\(s\)\); .*action 'wait', in \(0, 1\].*drop rows.*or correct it",
     ),
-    ("propensity negative", {"propensity": put(TABLE2, ((5, 0), -0.1))}, ValueError, r"is -0\.1 in row 5 .*'treat'"),
+    (
+        "propensity negative",
+        {"propensity": replaced(TABLE2, ((5, 0), -0.1))},
+        ValueError,
+        r"is -0\.1 in row 5 .*'treat'",
+    ),
     (
         "propensity above one",
-        {"propensity": put(TABLE2, ((5, 0), 1.1), ((8, 0), 2.0))},
+        {"propensity": replaced(TABLE2, ((5, 0), 1.1), ((8, 0), 2.0))},
         ValueError,
         r"is 1\.1 in row 5 \(2 such .*'treat'",
     ),
-    ("propensity NaN", {"propensity": put(TABLE2, ((5, 1), np.nan))}, ValueError, r"is nan in row 5 .*'wait'"),
+    ("propensity NaN", {"propensity": replaced(TABLE2, ((5, 1), np.nan))}, ValueError, r"is nan in row 5 .*'wait'"),
     ("a number of zero", {"propensity": 0.0}, ValueError, r"the second action, in \(0, 1\); got 0\.0"),
     ("a number of one", {"propensity": 1}, ValueError, r"the second action, in \(0, 1\); got 1"),
     ("a number above one", {"propensity": 1.5}, ValueError, r"the second action, in \(0, 1\); got 1\.5"),
     (
         "zero in one a row",
-        {"propensity": put(np.full(ROWS, 0.5), (7, 0.0))},
+        {"propensity": replaced(np.full(ROWS, 0.5), (7, 0.0))},
         ValueError,
         r"propensity is 0 in row 7 .*the action taken",
     ),
     (
         "certain in one a row",
-        {"propensity": put(np.full(ROWS, 0.5), (7, 1.0))},  # row 7 took treat
+        {"propensity": replaced(np.full(ROWS, 0.5), (7, 1.0))},  # row 7 took treat
         ValueError,
         r"propensity is 1 in row 7 .*the action taken, in \(0, 1\)",
     ),
     (
         "NaN in one a row of three",
-        {"action": THREE, "propensity": put(np.full(ROWS, 0.5), (7, np.nan))},
+        {"action": THREE, "propensity": replaced(np.full(ROWS, 0.5), (7, np.nan))},
         ValueError,
         r"propensity is nan in row 7 .*the action taken",
     ),
@@ -284,7 +278,7 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     # propensity: sums
     (
         "rows that do not sum to one",
-        {"action": THREE, "propensity": put(TABLE3, ((6, slice(None)), [0.2, 0.2, 0.2]))},
+        {"action": THREE, "propensity": replaced(TABLE3, ((6, slice(None)), [0.2, 0.2, 0.2]))},
         ValueError,
         r"propensities of row 6 sum to 0\.6, not to one \(1 such row\(s\)\); .*order of the actions \['a', 'b', 'c'\]",
     ),
@@ -314,8 +308,8 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     ("y missing", {"y": None}, ValueError, r"requires y.*None: the outcome of the action taken"),
     ("y a table", {"y": np.ones((ROWS, 2))}, ValueError, r"y .*one number.*\b24 rows.*\(24, 2\)"),
     ("y too short", {"y": Y[:-1]}, ValueError, r"y .*one number.*\b24 rows.*\(23,\)"),
-    ("y NaN", {"y": put(Y, (9, np.nan))}, ValueError, r"y contains 1 NaN.* row 9; drop those rows"),
-    ("y inf", {"y": put(Y, (9, -np.inf))}, ValueError, r"y contains 1 infinite.* row 9\b"),
+    ("y NaN", {"y": replaced(Y, (9, np.nan))}, ValueError, r"y contains 1 NaN.* row 9; drop those rows"),
+    ("y inf", {"y": replaced(Y, (9, -np.inf))}, ValueError, r"y contains 1 infinite.* row 9\b"),
     ("y null in polars", {"y": pl.Series([None, *Y[1:]])}, ValueError, r"y contains 1 NaN.* row 0\b"),
     ("y strings", {"y": ["good", "bad"] * HALF}, ValueError, r"y must be numbers.*the action taken; got \['good'"),
     # controls
@@ -325,7 +319,7 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         ValueError,
         r"X and controls .*inconsistent.*\b24 and 23\b",
     ),
-    ("controls NaN", {"controls": put(CONTROLS, ((3, 1), np.nan))}, ValueError, r"controls .*1 NaN.* 1,.*row 3"),
+    ("controls NaN", {"controls": replaced(CONTROLS, ((3, 1), np.nan))}, ValueError, r"controls .*1 NaN.* 1,.*row 3"),
     (
         "controls not numbers",
         {"controls": pd.DataFrame({"city": TWO})},
@@ -348,16 +342,16 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         ValueError,
         r"action .*'wait'.* is taken only in rows of sample_weight 0",
     ),
-    ("weights negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
+    ("weights negative", {"sample_weight": replaced(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
     ("weights too few", {"sample_weight": WEIGHT[:-1]}, ValueError, r"sample_weight .*\b24 rows.*\(23,\)"),
     ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight is zero in every row"),
     # X
-    ("X NaN", {"X": put(X, ((2, 1), np.nan))}, ValueError, r"X .*1 NaN.* row 2\b"),
+    ("X NaN", {"X": replaced(X, ((2, 1), np.nan))}, ValueError, r"X .*1 NaN.* row 2\b"),
     ("X of one row", {"X": X[:1], "y": Y[:1], "action": ["wait"]}, ValueError, r"1 sample\(s\)"),
 ]  # fmt: skip
 
 
-@parametrized(OF)
+@each_mistake(OF)
 def test_of_refuses(given: dict[str, Any], error: Any, message: str) -> None:
     parts = {"X": X, "y": Y, "action": TWO, **given}
     with pytest.raises(error, match=message):
@@ -549,7 +543,7 @@ FROM_FRAME: list[tuple[str, dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-@parametrized(FROM_FRAME)
+@each_mistake(FROM_FRAME)
 def test_from_frame_refuses(kind: str, given: dict[str, Any], error: Any, message: str) -> None:
     parts = {"frame": FRAMES[kind], "outcome": "sales", "action": "arm", **given}
     with pytest.raises(error, match=message):
@@ -670,7 +664,7 @@ OBP: list[tuple[str, dict[str, Any], Any, str]] = [
     ("empty", {"feedback": {"pscore": Y}}, ValueError, r"has no context, action, reward; it has \['pscore'\]"),
     ("more actions than seen", {"feedback": obp_dict(n_actions=5)}, ValueError, r"no row took the action 3 \(nor 1"),
     ("an action beyond", {"feedback": obp_dict(n_actions=2)}, ValueError, r"names the action '2', and .* 0, 1"),
-    ("reward NaN", {"feedback": obp_dict(reward=put(Y, (3, np.nan)))}, ValueError, r"y contains 1 NaN.* row 3\b"),
+    ("reward NaN", {"feedback": obp_dict(reward=replaced(Y, (3, np.nan)))}, ValueError, r"y contains 1 NaN.* row 3\b"),
     (
         "pi_b zero",
         {"feedback": obp_dict(pi_b=np.tile([[[0.5], [0.5], [0.0]]], (ROWS, 1, 1)))},
@@ -680,7 +674,7 @@ OBP: list[tuple[str, dict[str, Any], Any, str]] = [
 ]  # fmt: skip
 
 
-@parametrized(OBP)
+@each_mistake(OBP)
 def test_from_obp_refuses(given: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         LoggedFeedback.from_obp(**given)

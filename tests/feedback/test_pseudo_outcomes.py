@@ -11,16 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import rel_entr
+from support.checks import enable_x64
 
 from gbpl import Binary, FullVector
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
 from gbpl.feedback.pseudo_outcomes import clip_propensity, doubly_robust, ipw, of_logged_action
 from gbpl.value.welfare import penalized_welfare
-
-try:
-    from jax import enable_x64
-except ImportError:  # where it was before jax 0.8
-    from jax.experimental import enable_x64
 
 ROWS = 40
 PROPERTY = settings(deadline=None, max_examples=100)

@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from sklearn.linear_model import LogisticRegression, Ridge
+from support.calls import forbid_calls
 
 from gbpl import CrossFit, EstimatedPropensityWarning, LoggedFeedback, Value, policy_value
 from gbpl.datasets import BinaryDesign, LoggedDesign
@@ -583,10 +584,7 @@ BAD_POLICIES: list[tuple[str, Any, dict[str, Any], str]] = [
 
 @pytest.fixture
 def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: Any, **__: Any) -> Nuisances:
-        raise AssertionError("models were fitted")
-
-    monkeypatch.setattr(CrossFit, "run", run)
+    forbid_calls(monkeypatch, (CrossFit, "run"))
 
 
 @pytest.mark.usefixtures("no_fit")
