@@ -1,6 +1,5 @@
 """SGLD and NUTS against a posterior known exactly: a linear score without squashing makes it Gaussian."""
 
-import importlib
 import subprocess
 import sys
 import warnings
@@ -12,16 +11,16 @@ import numpy as np
 import pytest
 from blackjax.diagnostics import effective_sample_size
 from blackjax.util import generate_gaussian_noise
+from support.checks import enable_x64
 
 import gbpl.posterior.sgld
-from gbpl import MLP, Binary, FullVector, Linear
+from gbpl import MLP, Binary, FullVector, Linear, PosteriorError, PosteriorWarning
 from gbpl.posterior.chains import ChainQuality, assess, chain_keys, interleave, summaries, to_arviz, traced
 from gbpl.posterior.nuts import NUTS
-from gbpl.posterior.problem import PosteriorError, PosteriorWarning, Problem
+from gbpl.posterior.problem import Problem
 from gbpl.posterior.sgld import SGLD, clip_by_norm, minibatch_gradient, step_at
 
 N, ETA, ZETA, PRIOR_SD = 60, 1.0, 1.0, 1.0
-enable_x64 = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 QUIET = pytest.mark.filterwarnings("ignore::gbpl.posterior.problem.PosteriorWarning")
 
 

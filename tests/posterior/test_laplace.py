@@ -11,18 +11,13 @@ import jax
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from support.checks import enable_x64
 
+from gbpl import MLP, BaselineGap, Binary, FullVector, Linear, PosteriorError, RandomFeatures, Surrogate
 from gbpl.models.adapters import FunctionModel
-from gbpl.models.networks import MLP, Linear, RandomFeatures
 from gbpl.posterior import laplace
 from gbpl.posterior.laplace import Laplace
-from gbpl.posterior.problem import PosteriorError, Problem, flatten
-from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
-
-try:
-    from jax import enable_x64
-except ImportError:  # where it was before jax 0.8
-    from jax.experimental import enable_x64
+from gbpl.posterior.problem import Problem, flatten
 
 N_FEATURES = 3
 NARROW, WIDE = MLP((4,)), MLP((16, 8), activation="silu")  # fewer and more weights than rows of J~

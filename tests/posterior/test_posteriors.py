@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from jax import enable_x64
 from sklearn.linear_model import Ridge
+from support.checks import enable_x64, nearest_on_simplex
 
 import gbpl.posterior.bootstrap
 from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
@@ -626,16 +626,6 @@ def test_answer_is_the_first_order_in_the_last_layer(surrogate):
 # The committee as what a draw is.
 
 
-def simplex(points):
-    """Projection on the simplex by bisection: max(points - c, 0) with c such that it sums to one."""
-    low, high = points.min(axis=-1, keepdims=True) - 1.0, points.max(axis=-1, keepdims=True)
-    for _ in range(60):
-        middle = (low + high) / 2
-        above = np.maximum(points - middle, 0.0).sum(axis=-1, keepdims=True) > 1.0
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.maximum(points - low, 0.0)
-
-
 def rescaled(posterior, **constants):
     """The same members with other constants."""
     parts = [LastLayer(replace(part.problem, **constants)) for part in posterior.parts]
@@ -660,7 +650,7 @@ def test_a_draw_of_the_committee_combines_its_members(count, eta):
         answers = scores + np.einsum("nsp,dp->dns", slope, step)
         policies = np.concatenate([1 - answers, 1 + answers], axis=2) / 2 if count == 2 else answers
         total += multiplier * (policies - 1 / count)
-    policies = simplex(1 / count + total)
+    policies = nearest_on_simplex(1 / count + total)
     assert ((policies == 0).any(axis=2).mean() > 0.1) == (eta < 1), "the wide draws should leave the simplex"
     expected = [welfare(p, MEAN[count]) for p in policies]
     asked = {"of": "committee", "draws": 20, "seed": 5}
