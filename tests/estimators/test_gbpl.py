@@ -21,11 +21,10 @@ import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
 import gbpl.path.path
-from gbpl import GBPL, MLP, FitConfig, GBPLNet, PosteriorError, fit_many, load
+from gbpl import GBPL, MLP, FitConfig, ForestFeatures, GBPLNet, PosteriorError, fit_many, load
 from gbpl.datasets import BinaryDesign
 from gbpl.fitting.apply import Mixed, Mixture, member_policies, one_member, taken
 from gbpl.path.out_of_fold import ZetaPath
-from gbpl.trees.forest import ForestFeatures
 
 ROWS, FOLDS = 300, 2
 NETWORK, FOREST = MLP(hidden=(8,)), ForestFeatures(trees=12, depth=3, components=8)
@@ -55,16 +54,16 @@ def gains(x: np.ndarray, actions: int) -> np.ndarray:
     return np.column_stack(steps[:actions])
 
 
-def rows_of(n: int, actions: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def stepped_sample(n: int, actions: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features, outcomes of every action, and an action at random."""
     rng = np.random.default_rng([seed, actions])
     x = rng.normal(size=(n, 3))
     return x, gains(x, actions) + 0.3 * rng.normal(size=(n, actions)), rng.integers(0, actions, n)
 
 
-X, Y, _ = rows_of(ROWS, 3)
-NEW = rows_of(70, 3, seed=9)[0]
-LOG_X, LOG_Y, LOG_A = rows_of(ROWS, 2)
+X, Y, _ = stepped_sample(ROWS, 3)
+NEW = stepped_sample(70, 3, seed=9)[0]
+LOG_X, LOG_Y, LOG_A = stepped_sample(ROWS, 2)
 LOG = {"X": LOG_X, "y": LOG_Y[np.arange(ROWS), LOG_A], "action": LOG_A, "propensity": 0.5}
 
 
@@ -307,7 +306,7 @@ def test_a_step_is_decided_better_than_by_networks(monkeypatch: pytest.MonkeyPat
 def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Rows have the same numbers, hence folds and statistics; the order within a pass is another."""
     monkeypatch.setattr(gbpl.estimators.gbplnet, "LARGE", 1_000)
-    x, outcomes, _ = rows_of(3_000, 2, seed=3)
+    x, outcomes, _ = stepped_sample(3_000, 2, seed=3)
     columns = {"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "wait": outcomes[:, 0], "treat": outcomes[:, 1]}
     file = write(tmp_path / "rows.parquet", columns)
     settings: Any = {"zeta": 1.0, "actions": ["wait", "treat"]}
@@ -321,7 +320,7 @@ def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.M
     assert_allclose(there.standardizer_.mean, here.standardizer_.mean, atol=1e-9)
     assert_allclose(there.standardizer_.scale, here.standardizer_.scale, rtol=1e-9)
     assert len(there.history_) == len(here.history_) == FOLDS
-    new = rows_of(1_000, 2, seed=4)[0]
+    new = stepped_sample(1_000, 2, seed=4)[0]
     best = np.where(gains(new, 2)[:, 1] > 0.0, "treat", "wait")
     assert np.mean(there.predict(new) == here.predict(new)) > 0.95
     assert min(np.mean(policy.predict(new) == best) for policy in (here, there)) > 0.8

@@ -18,7 +18,7 @@ from support.policies import small_net
 from support.samples import outcomes_table
 
 import gbpl.fitting.stack
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, fit_many
 
 ROWS = 60
 LONG = FitConfig(max_epochs=40, learning_rate=0.03)
@@ -33,6 +33,12 @@ NEW = np.random.default_rng(99).normal(size=(30, 3))
 def policy() -> GBPLNet:
     """Two actions, zeta averaged; no test changes it."""
     return small_net(zeta="auto", actions=["wait", "treat"]).fit(X, Y)
+
+
+@pytest.fixture
+def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Calls of `fit_stack` while the test runs."""
+    return record_calls(monkeypatch, "fit_stack", gbpl.fitting.stack)
 
 
 @pytest.fixture(scope="session")
@@ -312,18 +318,11 @@ def test_a_common_level_of_the_outcomes_means_nothing(count: int, level: float) 
 
 
 @pytest.mark.parametrize("surrogate", ["full", "gap"])
-def test_a_large_common_level_leaves_the_targets_their_digits(monkeypatch: pytest.MonkeyPatch, surrogate: str) -> None:
-    targets: list[np.ndarray] = []
-    real = gbpl.fitting.stack.fit_stack
-
-    def recorded(x: np.ndarray, target: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
-        targets.append(np.asarray(target, float))
-        return real(x, target, *arguments, **options)
-
-    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", recorded)
+def test_a_large_common_level_leaves_the_targets_their_digits(stacks: list[Call], surrogate: str) -> None:
     near = small_net(surrogate=surrogate).fit(X4, Y4)
     small_net(surrogate=surrogate).fit(X4, Y4 + 1e6)
     by_hand = Y4 - Y4.mean(axis=1, keepdims=True) if surrogate == "full" else Y4[:, 1:] - Y4[:, :1]
+    targets = [np.asarray(call.arguments[1], float) for call in stacks]
     ordered, *fitted_targets = (t[np.argsort(t[:, 0])] for t in (by_hand / near.outcome_scale_, *targets))
     assert len(fitted_targets) == 2
     for target in fitted_targets:
@@ -363,12 +362,6 @@ def test_units_of_the_features_mean_nothing(factor: float, shift: float, committ
 def test_units_of_the_features_mean_nothing_to_a_network() -> None:
     one, other = small_net().fit(X, Y), small_net().fit(100.0 * X + 5000.0, Y)
     assert_allclose(one.predict_proba(NEW), other.predict_proba(100.0 * NEW + 5000.0), atol=2e-3)
-
-
-@pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
-    """Calls of `fit_stack` while the test runs."""
-    return record_calls(monkeypatch, "fit_stack", gbpl.fitting.stack)
 
 
 def user_rows(fitted: GBPLNet, seen: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -657,10 +650,10 @@ def test_fit_many_is_fit_one_by_one() -> None:
     """Different sizes, weights, seeds and a network of another kind, together and alone."""
 
     def policies() -> list[GBPLNet]:
-        return [small_net(random_state=1), small_net(random_state=2), small_net(model=gbpl.Linear(), random_state=3)]
+        return [small_net(random_state=1), small_net(random_state=2), small_net(model=Linear(), random_state=3)]
 
     data = [{"X": X, "y": Y}, {"X": X[:41], "y": Y[:41], "sample_weight": 1.0 + np.arange(41) % 3}, {"X": X, "y": Y}]
-    together = gbpl.fit_many(policies(), data)
+    together = fit_many(policies(), data)
     for policy, alone, given in zip(together, policies(), data, strict=True):
         assert_allclose(policy.predict_proba(X), alone.fit(**given).predict_proba(X), atol=2e-4)
         assert_allclose(policy.zeta_path_.welfare, alone.zeta_path_.welfare, atol=1e-3)
@@ -670,6 +663,6 @@ def test_fit_many_is_fit_one_by_one() -> None:
 def test_fit_many_says_what_is_wrong() -> None:
     policy = small_net()
     with pytest.raises(ValueError, match="a policy of its own"):
-        gbpl.fit_many([policy, policy], [{"X": X, "y": Y}] * 2)
+        fit_many([policy, policy], [{"X": X, "y": Y}] * 2)
     with pytest.raises(ValueError, match=r"as in fit; got .*outcomes"):
-        gbpl.fit_many([policy], [{"X": X, "outcomes": Y}])
+        fit_many([policy], [{"X": X, "outcomes": Y}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +35,7 @@ from gbpl import (
     OverlapWarning,
     PosteriorError,
     Surrogate,
+    fit_many,
     policy_value,
 )
 from gbpl.datasets import BinaryDesign, LoggedDesign
@@ -775,16 +777,10 @@ def test_cross_fitted_value_restated(policy3: GBPLNet) -> None:
 def test_cross_fitted_value_rests_on_networks_that_saw_nothing_of_the_fold(
     policy3: GBPLNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Any] = []
-    real = gbpl.path.path.fit_stack
-
-    def spy(x: Any, target: Any, members: Any, *args: Any, **options: Any) -> Any:
-        seen.extend(members)
-        return real(x, target, members, *args, **options)
-
-    monkeypatch.setattr(gbpl.path.path, "fit_stack", spy)
+    stacks = record_calls(monkeypatch, "fit_stack", gbpl.path.path)
     fitted = policy3._training.fit
     fitted.untouched()
+    seen = [member for call in stacks for member in call.arguments[2]]
     folds = {member.fold: member.validation for member in fitted.every}
     assert {member.fold for member in seen} == set(folds)
     for member in seen:
@@ -882,7 +878,7 @@ def test_fit_many_of_logs_is_fit_one_by_one() -> None:
         {"X": X, "y": Y, "action": A, "propensity": 0.75},
         {"X": X[:150], "y": Y[:150], "action": A[:150], "propensity": 0.75},
     ]
-    together = gbpl.fit_many([small_logged_net(random_state=seed) for seed in (1, 2)], data)
+    together = fit_many([small_logged_net(random_state=seed) for seed in (1, 2)], data)
     for seed, policy, given in zip((1, 2), together, data, strict=True):
         alone = small_logged_net(random_state=seed).fit(**given)
         assert_allclose(policy.pseudo_outcomes_, alone.pseudo_outcomes_, atol=2e-3)

@@ -230,13 +230,13 @@ TAKEN = np.where(TREATED, CHANCE, 1.0 - CHANCE)
 OUTCOME = TREATED * (XL[:, 0] - 3.0) + 0.3 * RNG.normal(size=LOGGED)
 
 
-def logged(**changes: Any) -> GBPLNet:
+def logged_net(**changes: Any) -> GBPLNet:
     given = {"outcome_model": PerAction(Ridge()), "nuisance_folds": 2}
     return small_net(**{**given, **changes})
 
 
 def routed(**changes: Any) -> Pipeline:
-    net = logged(**changes)
+    net = logged_net(**changes)
     net.set_fit_request(action=True, propensity=True).set_score_request(action=True, propensity=True)
     return Pipeline([("scale", StandardScaler()), ("net", net)])
 
@@ -247,7 +247,7 @@ def test_a_pipeline_routes_the_log(propensity: Any) -> None:
         pipeline = routed().fit(XL, OUTCOME, action=ACTION, propensity=propensity)
         score = pipeline.score(XL, OUTCOME, action=ACTION, propensity=propensity)
     scaled = StandardScaler().fit_transform(XL)
-    alone = logged().fit(scaled, OUTCOME, action=ACTION, propensity=propensity)
+    alone = logged_net().fit(scaled, OUTCOME, action=ACTION, propensity=propensity)
     assert pipeline["net"].actions_.tolist() == ["hold", "treat"]
     assert_array_equal(pipeline.predict_proba(XL), alone.predict_proba(scaled))
     assert_array_equal(pipeline.predict(XL), alone.predict(scaled))
@@ -271,34 +271,34 @@ def test_grid_search_routes_the_log(propensity: Any) -> None:
         return {"y": OUTCOME[rows], "action": ACTION[rows], "propensity": known}
 
     for place, width in enumerate(widths):
-        policy = logged(prior_sd=width).fit(scaler.transform(XL[train]), **part(train))
+        policy = logged_net(prior_sd=width).fit(scaler.transform(XL[train]), **part(train))
         by_hand = policy.score(scaler.transform(XL[test]), **part(test))
         assert_allclose(search.cv_results_["split1_test_score"][place], by_hand, rtol=1e-12)
     assert search.best_params_["net__prior_sd"] in widths
     scaled = StandardScaler().fit_transform(XL)
-    best = logged(prior_sd=search.best_params_["net__prior_sd"]).fit(scaled, **part(np.arange(LOGGED)))
+    best = logged_net(prior_sd=search.best_params_["net__prior_sd"]).fit(scaled, **part(np.arange(LOGGED)))
     assert_array_equal(search.predict(XL), best.predict(scaled))
     assert_allclose(score, best.score(scaled, **part(np.arange(LOGGED))))
 
 
 def test_propensities_that_are_not_asked_for_are_refused() -> None:
     with config_context(enable_metadata_routing=True):
-        pipeline = Pipeline([("scale", StandardScaler()), ("net", logged().set_fit_request(action=True))])
+        pipeline = Pipeline([("scale", StandardScaler()), ("net", logged_net().set_fit_request(action=True))])
         with pytest.raises(ValueError, match=r"\[propensity\] are passed but are not explicitly set"):
             pipeline.fit(XL, OUTCOME, action=ACTION, propensity=TAKEN)
 
 
 def test_a_pipeline_takes_the_log_without_routing() -> None:
-    pipeline = make_pipeline(StandardScaler(), logged())
+    pipeline = make_pipeline(StandardScaler(), logged_net())
     pipeline.fit(XL, OUTCOME, gbplnet__action=ACTION, gbplnet__propensity=TAKEN)
     scaled = StandardScaler().fit_transform(XL)
-    alone = logged().fit(scaled, OUTCOME, action=ACTION, propensity=TAKEN)
+    alone = logged_net().fit(scaled, OUTCOME, action=ACTION, propensity=TAKEN)
     assert_array_equal(pipeline.predict_proba(XL), alone.predict_proba(scaled))
 
 
 def test_score_of_a_log_is_its_doubly_robust_value() -> None:
     half, rest = np.arange(0, LOGGED, 2), np.arange(1, LOGGED, 2)
-    policy = logged().fit(XL[half], OUTCOME[half], action=ACTION[half], propensity=TAKEN[half])
+    policy = logged_net().fit(XL[half], OUTCOME[half], action=ACTION[half], propensity=TAKEN[half])
     score = policy.score(XL[rest], OUTCOME[rest], action=ACTION[rest], propensity=TAKEN[rest])
     value = policy.value(XL[rest], OUTCOME[rest], action=ACTION[rest], propensity=TAKEN[rest], estimator="dr")
     assert score == value.estimate

@@ -31,7 +31,7 @@ TABLE2 = RNG.dirichlet([4.0, 4.0], ROWS)
 TABLE3 = RNG.dirichlet([4.0, 4.0, 4.0], ROWS)
 
 
-def made(action: Any = TWO, **given: Any) -> LoggedFeedback:
+def log_with(action: Any = TWO, **given: Any) -> LoggedFeedback:
     return LoggedFeedback.of(X, Y, action, **given)
 
 
@@ -70,7 +70,7 @@ LABELS: list[tuple[str, Any, list[Any]]] = [
 
 @pytest.mark.parametrize(("action", "labels"), [row[1:] for row in LABELS], ids=[row[0] for row in LABELS])
 def test_labels_come_back_as_they_were(action: Any, labels: list[Any]) -> None:
-    log = made(action)
+    log = log_with(action)
     assert log.actions.shape == (2,)
     assert log.actions.tolist() == labels
     assert [type(label) for label in log.actions.tolist()] == [type(label) for label in labels]
@@ -80,7 +80,7 @@ def test_labels_come_back_as_they_were(action: Any, labels: list[Any]) -> None:
 
 @pytest.mark.parametrize(("action", "labels"), [row[1:] for row in LABELS], ids=[row[0] for row in LABELS])
 def test_actions_says_the_order(action: Any, labels: list[Any]) -> None:
-    log = made(action, actions=labels[::-1])
+    log = log_with(action, actions=labels[::-1])
     assert log.actions.tolist() == labels[::-1]
     assert [type(label) for label in log.actions.tolist()] == [type(label) for label in labels[::-1]]
     assert_array_equal(log.action, [0, 1] * HALF)
@@ -90,13 +90,13 @@ def test_actions_says_the_order(action: Any, labels: list[Any]) -> None:
     "order", [("c", "a", "b"), pd.Index(["c", "a", "b"]), np.array(["c", "a", "b"])], ids=["tuple", "Index", "array"]
 )
 def test_the_order_may_be_any_list(order: Any) -> None:
-    log = made(THREE, actions=order)
+    log = log_with(THREE, actions=order)
     assert log.actions.tolist() == ["c", "a", "b"]
     assert_array_equal(log.action, [1, 2, 0] * (ROWS // 3))
 
 
 def test_arrays_are_kept() -> None:
-    log = made(TWO, controls=CONTROLS, sample_weight=WEIGHT, groups=GROUPS)
+    log = log_with(TWO, controls=CONTROLS, sample_weight=WEIGHT, groups=GROUPS)
     assert len(log) == ROWS
     assert_array_equal(log.x, X)
     assert_array_equal(log.outcome, Y)
@@ -106,27 +106,27 @@ def test_arrays_are_kept() -> None:
     assert_array_equal(log.context, np.hstack([X, CONTROLS]))
     assert log.source is X
     assert log.cost is None
-    assert_array_equal(made().context, X)
+    assert_array_equal(log_with().context, X)
 
 
 # -- propensity -------------------------------------------------------------------------------------------
 
 
 def test_a_number_is_that_of_the_second_of_two() -> None:
-    assert_allclose(made(propensity=0.3).propensity, np.tile([0.7, 0.3], (ROWS, 1)))  # treat, wait
-    turned = made(propensity=0.3, actions=["wait", "treat"])
+    assert_allclose(log_with(propensity=0.3).propensity, np.tile([0.7, 0.3], (ROWS, 1)))  # treat, wait
+    turned = log_with(propensity=0.3, actions=["wait", "treat"])
     assert_allclose(turned.propensity, np.tile([0.7, 0.3], (ROWS, 1)))
 
 
 @pytest.mark.parametrize("number", [1 / 3, 0.3333, np.float32(1 / 3)], ids=["1/3", "0.3333", "float32"])
 def test_a_number_for_three_is_the_same_for_each(number: Any) -> None:
-    assert_allclose(made(THREE, propensity=number).propensity, np.full((ROWS, 3), 1 / 3), rtol=1e-12)
+    assert_allclose(log_with(THREE, propensity=number).propensity, np.full((ROWS, 3), 1 / 3), rtol=1e-12)
 
 
 def test_a_mapping_goes_by_label() -> None:
     chances = {"c": 0.5, "a": 0.2, "b": 0.3}
-    assert_allclose(made(THREE, propensity=chances).propensity, np.tile([0.2, 0.3, 0.5], (ROWS, 1)))
-    turned = made(THREE, propensity=chances, actions=["b", "c", "a"])
+    assert_allclose(log_with(THREE, propensity=chances).propensity, np.tile([0.2, 0.3, 0.5], (ROWS, 1)))
+    turned = log_with(THREE, propensity=chances, actions=["b", "c", "a"])
     assert_allclose(turned.propensity, np.tile([0.3, 0.5, 0.2], (ROWS, 1)))
 
 
@@ -136,7 +136,7 @@ FORMS = {"array": np.asarray, "list": list, "pandas": pd.Series, "polars": pl.Se
 @pytest.mark.parametrize("form", FORMS)
 def test_one_a_row_of_two_makes_a_table(form: str) -> None:
     chance = RNG.uniform(0.1, 0.9, ROWS)
-    log = made(propensity=FORMS[form](chance))
+    log = log_with(propensity=FORMS[form](chance))
     for row in range(ROWS):
         taken = log.action[row]
         assert log.propensity[row, taken] == pytest.approx(chance[row])
@@ -146,18 +146,18 @@ def test_one_a_row_of_two_makes_a_table(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_one_a_row_of_three_stays_a_vector(form: str) -> None:
     chance = RNG.uniform(0.1, 1.0, ROWS)
-    assert_array_equal(made(THREE, propensity=FORMS[form](chance)).propensity, chance)
+    assert_array_equal(log_with(THREE, propensity=FORMS[form](chance)).propensity, chance)
 
 
 @pytest.mark.parametrize(("action", "table"), [(TWO, TABLE2), (THREE, TABLE3)], ids=["two", "three"])
 def test_a_table_is_kept(action: Any, table: np.ndarray) -> None:
-    assert_allclose(made(action, propensity=table).propensity, table, rtol=1e-14)
-    assert_allclose(made(action, propensity=table.tolist()).propensity, table, rtol=1e-14)
+    assert_allclose(log_with(action, propensity=table).propensity, table, rtol=1e-14)
+    assert_allclose(log_with(action, propensity=table.tolist()).propensity, table, rtol=1e-14)
 
 
 def test_a_table_of_few_digits_is_scaled_to_one() -> None:
     rounded = TABLE3.round(4)
-    kept = made(THREE, propensity=rounded).propensity
+    kept = log_with(THREE, propensity=rounded).propensity
     assert_allclose(kept.sum(axis=1), 1.0, rtol=1e-15)
     assert_allclose(kept, TABLE3, atol=2e-4)
 
@@ -165,27 +165,29 @@ def test_a_table_of_few_digits_is_scaled_to_one() -> None:
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_a_frame_named_after_the_actions_is_aligned(kind: Any) -> None:
     frame = kind({"c": TABLE3[:, 2], "a": TABLE3[:, 0], "b": TABLE3[:, 1]})
-    assert_allclose(made(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
-    assert_allclose(made(THREE, propensity=frame, actions=["b", "a", "c"]).propensity, TABLE3[:, [1, 0, 2]], rtol=1e-14)
+    assert_allclose(log_with(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
+    assert_allclose(
+        log_with(THREE, propensity=frame, actions=["b", "a", "c"]).propensity, TABLE3[:, [1, 0, 2]], rtol=1e-14
+    )
 
 
 def test_a_frame_named_after_ints_is_aligned() -> None:
     frame = pd.DataFrame({1: TABLE2[:, 1], 0: TABLE2[:, 0]})
-    assert_allclose(made([0, 1] * HALF, propensity=frame).propensity, TABLE2, rtol=1e-14)
+    assert_allclose(log_with([0, 1] * HALF, propensity=frame).propensity, TABLE2, rtol=1e-14)
 
 
 def test_a_frame_named_otherwise_goes_by_place() -> None:
     frame = pd.DataFrame(TABLE3, columns=["p1", "p2", "p3"])
-    assert_allclose(made(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
+    assert_allclose(log_with(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
 
 
 def test_a_classifier_is_kept_and_none_is_none() -> None:
     learner = LogisticRegression()
-    log = made(propensity=learner)
+    log = log_with(propensity=learner)
     assert log.propensity is None
     assert log.classifier is learner
-    assert made().propensity is None
-    assert made().classifier is None
+    assert log_with().propensity is None
+    assert log_with().classifier is None
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------
@@ -381,7 +383,7 @@ def test_rows_of_weight_zero_are_dropped_everywhere(kind: str) -> None:
         source, Y, TWO, propensity=TABLE2, controls=CONTROLS, cost=cost, groups=GROUPS,
         sample_weight=np.where(kept, WEIGHT, 0.0),
     )  # fmt: skip
-    whole = made(propensity=TABLE2, controls=CONTROLS, cost=cost, groups=GROUPS, sample_weight=WEIGHT)
+    whole = log_with(propensity=TABLE2, controls=CONTROLS, cost=cost, groups=GROUPS, sample_weight=WEIGHT)
     for name in ("x", "outcome", "action", "propensity", "controls", "cost", "weights", "groups", "context"):
         assert_array_equal(getattr(log, name), getattr(whole, name)[kept], err_msg=name)
     assert len(log) == kept.sum()
@@ -395,23 +397,23 @@ def test_rows_of_weight_zero_are_dropped_everywhere(kind: str) -> None:
 def test_a_table_of_propensities_is_copied_only_where_it_has_to_be() -> None:
     """A million rows of it are the third of their data."""
     table = np.tile([0.25, 0.75], (2 * HALF, 1))
-    assert made([0, 1] * HALF, propensity=table).propensity is table
+    assert log_with([0, 1] * HALF, propensity=table).propensity is table
     rough = np.float32(table) + np.float32(1e-5)
-    found = made([0, 1] * HALF, propensity=rough).propensity
-    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-15)
-    assert_allclose(found, rough / rough.sum(axis=1, keepdims=True, dtype=np.float64), rtol=1e-6)
+    propensity = log_with([0, 1] * HALF, propensity=rough).propensity
+    assert_allclose(propensity.sum(axis=1), 1.0, rtol=1e-15)
+    assert_allclose(propensity, rough / rough.sum(axis=1, keepdims=True, dtype=np.float64), rtol=1e-6)
 
 
 def test_rows_of_weight_zero_are_dropped_from_one_propensity_a_row() -> None:
     chance = RNG.uniform(0.1, 0.9, ROWS)
     kept = np.arange(ROWS) % 5 != 0
-    log = made(THREE, propensity=chance, sample_weight=kept.astype(float))
+    log = log_with(THREE, propensity=chance, sample_weight=kept.astype(float))
     assert_array_equal(log.propensity, chance[kept])
     assert_array_equal(log.weights, np.ones(kept.sum()))
 
 
 def test_one_weight_for_all() -> None:
-    assert_array_equal(made(sample_weight=2.0).weights, np.full(ROWS, 2.0))
+    assert_array_equal(log_with(sample_weight=2.0).weights, np.full(ROWS, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -425,7 +427,7 @@ def test_one_weight_for_all() -> None:
     ids=["one label", "mapping", "one an action", "table"],
 )
 def test_cost_is_a_table_and_net_outcome_is_net_of_it(cost: Any, row: list[float]) -> None:
-    log = made(cost=cost)
+    log = log_with(cost=cost)
     assert_array_equal(log.cost, np.tile(row, (ROWS, 1)))
     of_label = dict(zip(["treat", "wait"], row, strict=True))
     assert_allclose(log.net_outcome, [y - of_label[label] for y, label in zip(Y, TWO, strict=True)])
@@ -433,7 +435,7 @@ def test_cost_is_a_table_and_net_outcome_is_net_of_it(cost: Any, row: list[float
 
 
 def test_without_cost_net_is_the_outcome() -> None:
-    assert_array_equal(made().net_outcome, Y)
+    assert_array_equal(log_with().net_outcome, Y)
 
 
 # -- frames -----------------------------------------------------------------------------------------------
@@ -597,7 +599,7 @@ def test_the_way_to_obp_and_back() -> None:
 
 
 def test_labels_become_numbers_in_obp() -> None:
-    log = made(THREE, propensity=TABLE3, actions=["c", "a", "b"])
+    log = log_with(THREE, propensity=TABLE3, actions=["c", "a", "b"])
     there = log.to_obp()
     assert_array_equal(there["action"], [1, 2, 0] * (ROWS // 3))
     again = LoggedFeedback.from_obp(there)
@@ -686,19 +688,19 @@ def test_from_obp_refuses(given: dict[str, Any], error: Any, message: str) -> No
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_a_frame_of_costs_is_aligned(kind: Any) -> None:
     frame = kind({"wait": np.zeros(ROWS), "treat": np.ones(ROWS)})
-    assert_array_equal(made(cost=frame).cost, np.tile([1.0, 0.0], (ROWS, 1)))  # treat, wait
+    assert_array_equal(log_with(cost=frame).cost, np.tile([1.0, 0.0], (ROWS, 1)))  # treat, wait
 
 
 def test_groups_are_numbered_after_rows_of_weight_zero_are_dropped() -> None:
-    log = made(groups=GROUPS, sample_weight=np.where(GROUPS == "g1", 0.0, 1.0))
+    log = log_with(groups=GROUPS, sample_weight=np.where(GROUPS == "g1", 0.0, 1.0))
     assert_array_equal(np.unique(log.groups), [0, 1])
 
 
 def test_one_group_left_by_zero_weights_is_refused() -> None:
     with pytest.raises(ValueError, match=r"one group"):
-        made(groups=np.repeat(["g1", "g2"], HALF), sample_weight=np.repeat([0.0, 1.0], HALF))
+        log_with(groups=np.repeat(["g1", "g2"], HALF), sample_weight=np.repeat([0.0, 1.0], HALF))
 
 
 def test_an_action_of_weight_zero_is_named_plainly() -> None:
     with pytest.raises(ValueError, match=r"action 'wait' is taken only"):
-        made(sample_weight=np.where(np.array(TWO) == "wait", 0.0, 1.0))
+        log_with(sample_weight=np.where(np.array(TWO) == "wait", 0.0, 1.0))

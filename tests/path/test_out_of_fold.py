@@ -14,7 +14,7 @@ from scipy.stats import norm
 from support.calls import record_calls
 from support.checks import hidden_layer_policy
 from support.policies import small_net
-from support.samples import outcomes_table, path_of
+from support.samples import outcomes_table, path_of, random_policies
 
 import gbpl.fitting.stack
 from gbpl import BaselineGap, Binary, FullVector, Surrogate
@@ -24,13 +24,6 @@ from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_s
 
 ZETAS = np.array([2.0, 0.5, 0.01])
 ROWS = 40
-
-
-def made_up(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Policies of three zetas, outcomes and weights."""
-    rng = np.random.default_rng(seed)
-    policies = rng.dirichlet(np.ones(count), (len(ZETAS), ROWS))
-    return policies, rng.normal(size=(ROWS, count)) + 0.3, rng.uniform(0.2, 3.0, ROWS)
 
 
 def judged(
@@ -64,7 +57,7 @@ def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_welfare_and_its_standard_error(count: int, weighted: bool) -> None:
-    policies, outcomes, weight = made_up(count)
+    policies, outcomes, weight = random_policies(count, ROWS, len(ZETAS))
     surrogate = Binary() if count == 2 else FullVector(count)
     path = judged(policies, outcomes, weight if weighted else None, surrogate)
     weight = weight if weighted else np.ones(ROWS)
@@ -80,13 +73,13 @@ def test_welfare_and_its_standard_error(count: int, weighted: bool) -> None:
 
 
 def test_unweighted_standard_error_is_the_textbook_one() -> None:
-    policies, outcomes, _ = made_up(2)
+    policies, outcomes, _ = random_policies(2, ROWS, len(ZETAS))
     path = judged(policies, outcomes, None, Binary())
     assert_allclose(path.welfare_se, [gains(policy, outcomes).std() / np.sqrt(ROWS) for policy in policies])
 
 
 def test_covariance_of_the_welfares() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     taken = np.stack([gains(policy, outcomes) for policy in policies])
     centred = (taken - np.average(taken, axis=1, weights=weight)[:, None]) * weight
     assert_allclose(judged(policies, outcomes, weight, Binary()).covariance, centred @ centred.T / weight.sum() ** 2)
@@ -94,7 +87,7 @@ def test_covariance_of_the_welfares() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_randomized_and_penalized_welfare_binary(weighted: bool) -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     path = judged(policies, outcomes, weight if weighted else None, Binary())
     weight = weight if weighted else np.ones(ROWS)
     randomized = [np.average(np.sum(p * outcomes, axis=1), weights=weight) for p in policies]
@@ -113,7 +106,7 @@ def test_randomized_and_penalized_welfare_binary(weighted: bool) -> None:
     ids=["full", "gap"],
 )
 def test_penalized_welfare_of_more_actions(surrogate: Surrogate, penalty: Any) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     path = judged(policies, outcomes, weight, surrogate)
     expected = [
         np.average(np.sum(p * outcomes, axis=1) - zeta * penalty(p), weights=weight)
@@ -123,7 +116,7 @@ def test_penalized_welfare_of_more_actions(surrogate: Surrogate, penalty: Any) -
 
 
 def test_size_is_the_distance_from_uniform() -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     path = judged(policies, outcomes, weight, FullVector(3))
     expected = [np.sqrt(np.average(np.sum((p - 1 / 3) ** 2, axis=1), weights=weight)) for p in policies]
     assert_allclose(path.size, expected)
@@ -131,7 +124,7 @@ def test_size_is_the_distance_from_uniform() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_may_come_in_parts(weighted: bool) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     given = weight if weighted else None
     whole = judged(policies, outcomes, given, FullVector(3))
     judge = OutOfFold(ZETAS, FullVector(3))
@@ -144,7 +137,7 @@ def test_rows_may_come_in_parts(weighted: bool) -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_parts_added_are_one_pass(weighted: bool) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     given, correction = weight if weighted else None, np.array([1.0, 0.0, 1.0])
     whole = OutOfFold(ZETAS, FullVector(3), correction, level=0.7)
     whole.add(policies, outcomes, given)
@@ -168,14 +161,14 @@ def test_parts_added_are_one_pass(weighted: bool) -> None:
 
 @pytest.mark.parametrize("level", [-3.0, 0.4, 100.0])
 def test_the_level_taken_off_is_given_back(level: float) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     plain, moved = (judged(policies, outcomes, weight, FullVector(3), level=c) for c in (0.0, level))
     for name in (*plain.to_dict(), "covariance"):
         assert_allclose(getattr(moved, name), getattr(plain, name), atol=1e-7, err_msg=name)
 
 
 def test_only_ratios_of_weights_matter_to_the_path() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     one, other = (judged(policies, outcomes, c * weight, Binary()) for c in (1.0, 100.0))
     for name in (*one.to_dict(), "covariance"):
         assert_allclose(getattr(one, name), getattr(other, name), atol=1e-9, err_msg=name)
@@ -183,7 +176,7 @@ def test_only_ratios_of_weights_matter_to_the_path() -> None:
 
 @pytest.mark.parametrize("shift", [1e6, 1e9])
 def test_a_large_common_level_leaves_the_standard_errors_alone(shift: float) -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     near, far = (
         judged(policies, outcomes + c, weight, Binary(), level=float(np.mean(outcomes + c))) for c in (0.0, shift)
     )
@@ -194,7 +187,7 @@ def test_a_large_common_level_leaves_the_standard_errors_alone(shift: float) -> 
 
 
 def test_the_path_is_a_table() -> None:
-    path = judged(*made_up(2), Binary())
+    path = judged(*random_policies(2, ROWS, len(ZETAS)), Binary())
     columns = path.to_dict()
     assert {"zeta", "welfare", "welfare_se", "randomized_welfare", "penalized_welfare", "weight"} <= set(columns)
     assert columns["correction"].tolist() == [1.0] * len(ZETAS)  # full feedback has no correction to leave out
@@ -265,13 +258,13 @@ def test_average_ignores_noise_that_zetas_share() -> None:
 
 
 def test_zetas_with_the_same_decisions_share_their_weight() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     same = np.stack([policies[0]] * 3)
     assert_allclose(average_weights(judged(same, outcomes, weight, Binary())), 1 / 3, atol=0.03)
 
 
 def test_average_is_the_same_in_every_unit() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     one = average_weights(judged(policies, outcomes, weight, Binary()))
     for unit in (1e-6, 1e6):
         other = average_weights(judged(policies, unit * outcomes, weight, Binary(), unit * ZETAS))

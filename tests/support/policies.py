@@ -33,6 +33,6 @@ def small_study_net(**changes: Any) -> GBPLNet:
     given: dict[str, Any] = {
         "zeta": [1.0, 0.1], "committee": 3, "model": MLP(hidden=(8,)), "nuisance_folds": 2, "correction": 1.0,
         "outcome_model": PerAction(LinearRegression()), "fit_config": FitConfig(max_epochs=5, learning_rate=0.03),
-        "progress": None,
+        "random_state": 4, "progress": None,
     }  # fmt: skip
     return small_net(**{**given, **changes})

@@ -23,6 +23,13 @@ def drawn_actions(rng: np.random.Generator, propensity: np.ndarray) -> np.ndarra
     return (rng.random((len(propensity), 1)) > propensity.cumsum(axis=1)[:, :-1]).sum(axis=1)
 
 
+def random_policies(count: int, rows: int, *shape: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Policies at random, one or an array of this shape, and outcomes and weights of the rows."""
+    rng = np.random.default_rng(seed)
+    policies = rng.dirichlet(np.ones(count), (*shape, rows))
+    return policies, rng.normal(size=(rows, count)) + 0.3, rng.uniform(0.2, 3.0, rows)
+
+
 def path_of(welfare: Any, covariance: Any = None, *, modelled: np.ndarray | None = None, **columns: Any) -> ZetaPath:
     """A path of which only welfare, its covariance and the columns given matter."""
     count = len(welfare)
