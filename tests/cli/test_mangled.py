@@ -46,25 +46,25 @@ OLD = b"result of last year"
 Content = bytes | Callable[[Path], None]
 
 
-def table(**changes: Any) -> pa.Table:
+def trial_table(**changes: Any) -> pa.Table:
     return pa.table({name: pa.array(values) for name, values in changed(TRIAL, **changes).items()})
 
 
 def text(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.csv.write_csv(table(**changes), sink)
+    pyarrow.csv.write_csv(trial_table(**changes), sink)
     return sink.getvalue()
 
 
 def parquet(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.parquet.write_table(table(**changes), sink)
+    pyarrow.parquet.write_table(trial_table(**changes), sink)
     return sink.getvalue()
 
 
 def feather(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.feather.write_feather(table(**changes), sink)
+    pyarrow.feather.write_feather(trial_table(**changes), sink)
     return sink.getvalue()
 
 
@@ -460,11 +460,11 @@ def test_an_error_as_json_is_one_line(name: str, room: Path, capsys: pytest.Capt
     lay(room, case.files)
     before = snapshot(room)
     done = run(capsys, case.argv[0], *(["--json"] if name == "data last" else []), *case.argv[1:], "--json")
-    told = json.loads(done.err)
+    answer = json.loads(done.err)
     assert done.err.count("\n") == 1
-    assert (done.out, done.code, told["code"]) == ("", 2, 2)
+    assert (done.out, done.code, answer["code"]) == ("", 2, 2)
     for word in case.words:
-        assert word in told["error"]
+        assert word in answer["error"]
     assert snapshot(room) == before
 
 

@@ -11,11 +11,23 @@ from sklearn.linear_model import Ridge
 from support.checks import enable_x64, nearest_on_simplex
 
 import gbpl.posterior.bootstrap
-from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
+from gbpl import (
+    MLP,
+    Binary,
+    Draws,
+    FitConfig,
+    FullVector,
+    GBPLNet,
+    Linear,
+    PerAction,
+    Posterior,
+    PosteriorError,
+    regret,
+    welfare,
+)
 from gbpl.posterior.curvature import BLOCK, STEP, block_rows, gauss_newton, training_blocks
 from gbpl.posterior.gaussian import row_noise
-from gbpl.posterior.methods import METHODS, Exact, LastLayer, PosteriorError, Problem, Variational
-from gbpl.posterior.posterior import Draws, Posterior
+from gbpl.posterior.methods import METHODS, Exact, LastLayer, Problem, Variational
 
 RNG = np.random.default_rng(0)
 N = 80
@@ -159,7 +171,7 @@ def problem_of(model, surrogate, *, n=40, weights=None, eta=1.3, zeta=0.7, prior
     return Problem(model, surrogate, x, target, weights, zeta, eta, prior_sd, params)
 
 
-def by_hand(problem):
+def conjugate_posterior(problem):
     """Mean and covariance of the conjugate Gaussian, restated: precision eta zeta Phi'WPhi + I/sd^2."""
     phi = np.column_stack([problem.x, np.ones(len(problem.x))]).astype(float)
     w = np.ones(len(phi)) if problem.weights is None else problem.weights
@@ -174,7 +186,7 @@ def test_exact_is_the_conjugate_gaussian(surrogate, weighted):
     weights = np.random.default_rng(5).uniform(0.5, 1.5, 40) if weighted else None
     problem = problem_of(Linear(), surrogate, weights=weights)
     exact = Exact(problem)
-    mean, covariance = by_hand(problem)
+    mean, covariance = conjugate_posterior(problem)
     np.testing.assert_allclose(exact.mean.reshape(mean.shape), mean, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(exact.covariance, np.kron(covariance, np.eye(surrogate.n_raw)), rtol=1e-5, atol=1e-9)
     draws = exact.sample(40_000, seed=0)
@@ -518,7 +530,7 @@ def test_joint_draws_have_the_posterior_covariance(name, monkeypatch):
 
 def test_joint_draws_of_the_exact_posterior_have_its_mean_and_covariance():
     problem = replace(problem_of(Linear(), Binary(squash=False), n=TABLE), rows=np.arange(TABLE), seed=7)
-    mean, covariance = by_hand(problem)
+    mean, covariance = conjugate_posterior(problem)
     drawn = last_layers(Exact(problem).joint_sample(4000, seed=0))
     whitened = (drawn - mean[:, 0]) @ np.linalg.cholesky(np.linalg.inv(covariance))
     np.testing.assert_allclose(np.cov(whitened.T), np.eye(3), atol=5 * np.sqrt(2 / 4000))
