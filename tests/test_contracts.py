@@ -17,12 +17,22 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import gbpl
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures, Splines
+from gbpl import (
+    MLP,
+    BaselineGap,
+    Binary,
+    BoostedScore,
+    FitConfig,
+    ForestFeatures,
+    FullVector,
+    GBPLNet,
+    Linear,
+    RandomFeatures,
+    Splines,
+    Surrogate,
+)
 from gbpl.certificates import bounds
 from gbpl.models.numpy_form import Networks, layer_matrix
-from gbpl.surrogates import Surrogate
-from gbpl.trees.boosting import BoostedScore
-from gbpl.trees.forest import ForestFeatures
 
 N = 64
 RNG = np.random.default_rng(0)

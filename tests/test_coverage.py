@@ -8,8 +8,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
-from gbpl import MLP, FitConfig, GBPLNet, PerAction, welfare
-from gbpl.coverage import CoverageStudy, coverage_study
+from gbpl import MLP, FitConfig, GBPLNet, PerAction, coverage_study, welfare
+from gbpl.coverage import CoverageStudy
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign, OneDimensionalDesign
 
 ETAS, LEVELS = (0.5, 4.0, 100.0), (0.5, 0.9)
@@ -27,7 +27,7 @@ DESIGNS = {
 
 
 @cache
-def study(name, of=None):
+def coverage_of(name, of=None):
     design, replications = DESIGNS[name]
     return coverage_study(
         design, ETAS, levels=LEVELS, estimator=NET, of=of, n=ROWS, evaluation_rows=FRESH, draws=DRAWS, start=START,
@@ -78,37 +78,37 @@ def held(ends, values):
     ("name", "of"), [("plain", None), ("plain", "member"), ("logged", None), ("three actions", None)]
 )
 def test_a_study_restated(name, of):
-    found, (target, worth, ends) = study(name, of), pieces(name, of)
-    np.testing.assert_allclose(found.ends, ends, atol=1e-6)
-    np.testing.assert_allclose(found.coverage, held(ends, target))
-    np.testing.assert_allclose(found.width, np.mean(ends[..., 1] - ends[..., 0], axis=0), atol=1e-6)
-    assert found.shortfall == pytest.approx(np.mean(target - worth), abs=1e-6)
-    np.testing.assert_allclose(found.of_fits, held(ends, target - np.mean(target - worth)))
-    assert (found.etas, found.levels, found.replications) == (ETAS, LEVELS, DESIGNS[name][1])
-    assert np.isfinite(found.ends).all()
+    measured, (target, worth, ends) = coverage_of(name, of), pieces(name, of)
+    np.testing.assert_allclose(measured.ends, ends, atol=1e-6)
+    np.testing.assert_allclose(measured.coverage, held(ends, target))
+    np.testing.assert_allclose(measured.width, np.mean(ends[..., 1] - ends[..., 0], axis=0), atol=1e-6)
+    assert measured.shortfall == pytest.approx(np.mean(target - worth), abs=1e-6)
+    np.testing.assert_allclose(measured.of_fits, held(ends, target - np.mean(target - worth)))
+    assert (measured.etas, measured.levels, measured.replications) == (ETAS, LEVELS, DESIGNS[name][1])
+    assert np.isfinite(measured.ends).all()
 
 
 def test_what_the_restatement_tells_apart():
     """The tiny study is one in which the two coverages differ, and neither is all or nothing."""
-    found = study("plain")
-    assert found.shortfall > 0
-    assert not np.array_equal(found.coverage, found.of_fits)
-    assert 0 < found.of_fits.mean() < 1
-    assert not np.array_equal(study("plain", "member").ends, found.ends)
+    measured = coverage_of("plain")
+    assert measured.shortfall > 0
+    assert not np.array_equal(measured.coverage, measured.of_fits)
+    assert 0 < measured.of_fits.mean() < 1
+    assert not np.array_equal(coverage_of("plain", "member").ends, measured.ends)
 
 
 def test_wider_levels_cover_more_and_larger_etas_are_narrower():
-    found = study("plain")
-    for table in (found.coverage, found.of_fits):
+    measured = coverage_of("plain")
+    for table in (measured.coverage, measured.of_fits):
         assert table.shape == (3, 2)
         assert ((table >= 0) & (table <= 1)).all()
         assert (np.diff(table, axis=1) >= 0).all()
-    assert (np.diff(found.width, axis=1) > 0).all()
-    assert (np.diff(found.width, axis=0) < 0).all()
-    np.testing.assert_allclose(found.width[1] / found.width[2], 5, rtol=0.25)  # one over the root of eta
+    assert (np.diff(measured.width, axis=1) > 0).all()
+    assert (np.diff(measured.width, axis=0) < 0).all()
+    np.testing.assert_allclose(measured.width[1] / measured.width[2], 5, rtol=0.25)  # one over the root of eta
 
 
-def made(coverage):
+def made_study(coverage):
     coverage = np.array(coverage)
     return CoverageStudy(
         etas=(1.0, 2.0, 4.0),
@@ -123,16 +123,16 @@ def made(coverage):
 
 
 def test_the_closest_eta():
-    found = made([[0.8, 0.95], [0.55, 0.91], [0.49, 0.8]])
-    assert found.closest() == 2.0  # 0.91 is closest to 0.9
-    assert found.closest(0.5) == 4.0
+    measured = made_study([[0.8, 0.95], [0.55, 0.91], [0.49, 0.8]])
+    assert measured.closest() == 2.0  # 0.91 is closest to 0.9
+    assert measured.closest(0.5) == 4.0
     with pytest.raises(ValueError, match=re.escape("level must be one of 0.5, 0.9, got 0.8")):
-        found.closest(0.8)
+        measured.closest(0.8)
 
 
 def test_a_study_as_a_table():
-    found = made([[0.8, 0.95], [0.55, 0.91], [0.49, 0.8]])
-    columns = found.to_dict()
+    measured = made_study([[0.8, 0.95], [0.55, 0.91], [0.49, 0.8]])
+    columns = measured.to_dict()
     assert list(columns) == ["eta", "level", "coverage", "se", "width", "of_fits"]
     assert columns["eta"] == [1.0, 1.0, 2.0, 2.0, 4.0, 4.0]
     assert columns["level"] == [0.5, 0.9] * 3
@@ -141,16 +141,16 @@ def test_a_study_as_a_table():
     np.testing.assert_allclose(columns["of_fits"], [0.85, 1.0, 0.6, 0.96, 0.54, 0.85])
     np.testing.assert_allclose(columns["se"][:2], [np.sqrt(0.8 * 0.2 / 100), np.sqrt(0.95 * 0.05 / 100)])
     assert all(type(value) is float for column in columns.values() for value in column)
-    lines = str(found).splitlines()
+    lines = str(measured).splitlines()
     assert lines[0].split() == ["eta", "50", "%", "90", "%"]
     assert lines[2].split() == ["2", "0.550", "(0.2)", "0.910", "(0.4)"]
     assert lines[-1] == "coverage (width), 100 replications"
-    assert "ends" not in repr(found)
+    assert "ends" not in repr(measured)
 
 
 def test_the_template_is_left_as_it_is():
     before = NET.get_params()
-    study("plain")
+    coverage_of("plain")
     assert NET.get_params() == before
     assert not hasattr(NET, "params_")
 

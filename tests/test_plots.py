@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle, StepPatch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gbpl import plots
+from gbpl import OverlapReport, plots
 from gbpl.plots import (
     plot_coverage,
     plot_disagreement,
@@ -31,7 +31,7 @@ from gbpl.plots import (
     plot_welfare,
     plot_zeta_path,
 )
-from gbpl.value.overlap import ClipWelfare, OverlapReport
+from gbpl.value.overlap import ClipWelfare
 
 mpl.use("Agg")
 

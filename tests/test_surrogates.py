@@ -19,13 +19,10 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from support.checks import enable_x64
 
-from gbpl.surrogates import BaselineGap, Binary, FullVector, project_simplex
-
-try:
-    from jax import enable_x64
-except ImportError:  # where it was before jax 0.8
-    from jax.experimental import enable_x64
+from gbpl import BaselineGap, Binary, FullVector
+from gbpl.surrogates import project_simplex
 
 N_ROWS = 5  # one size, because every new shape is a new compilation
 PROPERTY = settings(deadline=None, max_examples=50)

@@ -20,7 +20,9 @@ from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import expit, rel_entr
 from scipy.stats import beta, binom, multivariate_normal, norm
+from support.checks import binary_kl
 
+from gbpl import MLP, BaselineGap, Binary, FullVector, Linear, PosteriorError, Surrogate
 from gbpl.certificates.bounds import (
     Moments,
     catoni_bound,
@@ -48,24 +50,18 @@ from gbpl.certificates.bounds import (
     welfare_from_penalized,
     welfare_regret_bound,
 )
-from gbpl.models.networks import MLP, Linear
 from gbpl.posterior import laplace as laplace_module
 from gbpl.posterior.bootstrap import Bootstrap
 from gbpl.posterior.exact import Exact
 from gbpl.posterior.laplace import Laplace
 from gbpl.posterior.last_layer import LastLayer
 from gbpl.posterior.nuts import NUTS
-from gbpl.posterior.problem import PosteriorError, Problem
+from gbpl.posterior.problem import Problem
 from gbpl.posterior.sgld import SGLD
 from gbpl.posterior.variational import Variational
-from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
 
 UNIT = Moments.bounded(0.0, 1.0)
 HEAVY = Moments(2.0, 0.5, True)  # rates below 2
-
-
-def kl(p: float, q: float) -> float:
-    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
 
 
 # --- The loss ------------------------------------------------------------------------------------------------------
@@ -82,14 +78,14 @@ def test_bounded_moments_are_hoeffdings_and_hold() -> None:
 
 def test_estimated_moments_are_bernsteins_and_not_certified() -> None:
     losses = np.random.default_rng(0).exponential(size=(3, 400)) * np.array([[1.0], [2.0], [0.5]])
-    found = Moments.estimated(losses)
+    moments = Moments.estimated(losses)
     centred = losses - losses.mean(axis=1, keepdims=True)
-    assert not found.certified
-    assert_allclose(found.variance_proxy, 2 * max(np.var(row, ddof=1) for row in losses))
-    assert_allclose(found.tail_scale, 2 / 3 * np.abs(centred).max())
+    assert not moments.certified
+    assert_allclose(moments.variance_proxy, 2 * max(np.var(row, ddof=1) for row in losses))
+    assert_allclose(moments.tail_scale, 2 / 3 * np.abs(centred).max())
     # and for the sample itself, as a population, the assumption holds with them
-    for t in np.linspace(-0.99, 0.99, 9) / found.tail_scale:
-        assert np.all(np.log(np.exp(t * centred).mean(axis=1)) <= t**2 * found.variance_proxy / 2)
+    for t in np.linspace(-0.99, 0.99, 9) / moments.tail_scale:
+        assert np.all(np.log(np.exp(t * centred).mean(axis=1)) <= t**2 * moments.variance_proxy / 2)
     assert Moments.estimated(losses[0]) == Moments.estimated(losses[:1])
 
 
@@ -171,12 +167,12 @@ def test_catoni() -> None:
 @pytest.mark.parametrize("risk", [0.0, 1e-6, 0.03, 0.5, 0.97, 1.0])
 @pytest.mark.parametrize("budget", [0.0, 1e-7, 0.01, 0.4, 6.0])
 def test_inverse_kl_inverts_kl(risk: float, budget: float) -> None:
-    found = inverse_kl(risk, budget)
-    if kl(risk, 1 - 1e-15) <= budget:
+    bound = inverse_kl(risk, budget)
+    if binary_kl(risk, 1 - 1e-15) <= budget:
         expected = 1.0
     else:
-        expected = brentq(lambda q: kl(risk, q) - budget, max(risk, 1e-300), 1 - 1e-15, xtol=1e-15)
-    assert_allclose(found, expected, atol=1e-7 if budget < 1e-5 else 1e-11)
+        expected = brentq(lambda q: binary_kl(risk, q) - budget, max(risk, 1e-300), 1 - 1e-15, xtol=1e-15)
+    assert_allclose(bound, expected, atol=1e-7 if budget < 1e-5 else 1e-11)
 
 
 def test_inverse_kl_bound_and_its_lower_counterpart() -> None:
@@ -185,7 +181,7 @@ def test_inverse_kl_bound_and_its_lower_counterpart() -> None:
     high = float(inverse_kl_bound(risk, divergence, n, failure_probability=rho))
     low = float(inverse_kl_lower_bound(risk, divergence, n, failure_probability=rho))
     assert low < risk < high
-    assert_allclose([kl(risk, low), kl(risk, high)], budget, rtol=1e-9)
+    assert_allclose([binary_kl(risk, low), binary_kl(risk, high)], budget, rtol=1e-9)
     assert_allclose(low, 1 - float(inverse_kl_bound(1 - risk, divergence, n, failure_probability=rho)))
 
 
@@ -194,16 +190,16 @@ def test_the_constant_of_the_inverse_kl_bound(n: int) -> None:
     """Maurer: E exp(n kl(mean || p)) <= 2 sqrt(n), worst for 0/1 losses, here by summing over the binomial."""
     counts = np.arange(n + 1)
     for p in np.linspace(0.01, 0.99, 25):
-        terms = binom.logpmf(counts, n, p) + [n * kl(k / n, p) for k in counts]
+        terms = binom.logpmf(counts, n, p) + [n * binary_kl(k / n, p) for k in counts]
         assert np.exp(terms).sum() <= 2 * math.sqrt(n) + 1e-9
 
 
 def test_chernoff_is_never_below_clopper_and_pearson() -> None:
     for n, hits in itertools.product((20, 300), (0, 3, 11)):
         exact = beta.ppf(0.95, hits + 1, n - hits)
-        found = float(chernoff_bound(hits / n, n, failure_probability=0.05))
-        assert exact - 1e-12 <= found <= exact + 0.1
-        assert_allclose(kl(hits / n, found), math.log(20) / n, rtol=1e-9)
+        bound = float(chernoff_bound(hits / n, n, failure_probability=0.05))
+        assert exact - 1e-12 <= bound <= exact + 0.1
+        assert_allclose(binary_kl(hits / n, bound), math.log(20) / n, rtol=1e-9)
 
 
 def test_inverse_kl_is_tighter_than_mcallester() -> None:
@@ -235,8 +231,8 @@ def test_looser_with_kl_and_certainty_tighter_with_n_and_above_the_risk(form: Fo
 @every_form
 def test_arrays_are_numbers_one_by_one(form: Form) -> None:
     risk, divergence = np.array([0.0, 0.3]), np.array([1.0, 4.0])
-    found = form(risk, divergence, 200)
-    assert_allclose(found, [form(r, d, 200) for r, d in zip(risk, divergence, strict=True)])
+    bounds = form(risk, divergence, 200)
+    assert_allclose(bounds, [form(r, d, 200) for r, d in zip(risk, divergence, strict=True)])
     assert isinstance(form(0.3, 1.0, 200), float)
 
 
@@ -275,18 +271,18 @@ def test_rates_outside_the_range_are_refused(rate: float) -> None:
 @pytest.mark.parametrize(("divergence", "n"), [(0.0, 100), (5.0, 2000), (80.0, 30)])
 @pytest.mark.parametrize("moments", [UNIT, HEAVY])
 def test_optimal_rate_is_the_minimiser(moments: Moments, divergence: float, n: int) -> None:
-    found = float(optimal_rate(divergence, n, moments, 0.02))
+    optimum = float(optimal_rate(divergence, n, moments, 0.02))
 
     def bound(rate: float) -> float:
         return float(pac_bayes_bound(0.1, divergence, n, rate=rate, moments=moments, failure_probability=0.02))
 
     largest = 2.0 if moments is HEAVY else 100.0
     best = minimize_scalar(bound, bounds=(1e-6, largest * (1 - 1e-7)), method="bounded", options={"xatol": 1e-9})
-    assert 0 < found < largest
-    assert_allclose(found, best.x, rtol=1e-3)
-    assert bound(found) <= best.fun + 1e-9
-    if found < 1.9:
-        assert_allclose(found, math.sqrt(2 * (divergence + math.log(50)) / (moments.variance_proxy * n)))
+    assert 0 < optimum < largest
+    assert_allclose(optimum, best.x, rtol=1e-3)
+    assert bound(optimum) <= best.fun + 1e-9
+    if optimum < 1.9:
+        assert_allclose(optimum, math.sqrt(2 * (divergence + math.log(50)) / (moments.variance_proxy * n)))
 
 
 @pytest.mark.parametrize("moments", [UNIT, HEAVY])
@@ -345,9 +341,9 @@ def test_gaussian_kl_by_monte_carlo() -> None:
     q, p = multivariate_normal(mean, covariance), multivariate_normal(np.zeros(3), sd**2 * np.eye(3))
     draws = q.rvs(20_000, random_state=1)
     ratios = q.logpdf(draws) - p.logpdf(draws)
-    found = monte_carlo_kl(ratios)
-    assert_allclose([found.estimate, found.se], [ratios.mean(), ratios.std(ddof=1) / math.sqrt(20_000)])
-    assert abs(gaussian_kl(mean, covariance, sd) - found.estimate) < 4 * found.se
+    divergence = monte_carlo_kl(ratios)
+    assert_allclose([divergence.estimate, divergence.se], [ratios.mean(), ratios.std(ddof=1) / math.sqrt(20_000)])
+    assert abs(gaussian_kl(mean, covariance, sd) - divergence.estimate) < 4 * divergence.se
 
 
 def test_low_rank_form_is_the_dense_one() -> None:
@@ -376,7 +372,7 @@ def test_gaussian_kl_refused() -> None:
         monte_carlo_kl(np.zeros(1))
 
 
-def problem(model: Any, surrogate: Surrogate, n: int) -> Problem:
+def drawn_problem(model: Any, surrogate: Surrogate, n: int) -> Problem:
     rng = np.random.default_rng(0)
     shape = jax.eval_shape(lambda key: model.init(key, 3, surrogate.n_raw), jax.random.key(0))
     params = jax.tree.map(lambda leaf: rng.normal(0, 0.7, leaf.shape).astype(np.float32), shape)
@@ -385,7 +381,7 @@ def problem(model: Any, surrogate: Surrogate, n: int) -> Problem:
     return Problem(model, surrogate, x, target, None, 0.6, 1.7, 0.8, params)
 
 
-PRIMAL, DUAL = problem(MLP((4,)), FullVector(3), 30), problem(MLP((16, 8)), Binary(), 20)
+PRIMAL, DUAL = drawn_problem(MLP((4,)), FullVector(3), 30), drawn_problem(MLP((16, 8)), Binary(), 20)
 
 
 @pytest.mark.parametrize("structure", laplace_module.STRUCTURES)
@@ -401,14 +397,14 @@ def test_kl_of_laplace_is_that_of_its_covariance(
 
 
 def test_kl_of_laplace_without_curvature_is_that_of_the_shift() -> None:
-    given = problem(MLP((4,)), Binary(huber=1e-9), 30)
+    given = drawn_problem(MLP((4,)), Binary(huber=1e-9), 30)
     for structure in laplace_module.STRUCTURES:
         part = Laplace(given, structure=structure)
         assert_allclose(posterior_kl(part), part.mean @ part.mean / (2 * 0.64), rtol=1e-6)
 
 
 def test_kl_of_the_last_layer() -> None:
-    for part in (LastLayer(PRIMAL), LastLayer(DUAL), Exact(problem(Linear(), FullVector(3, squash=False), 25))):
+    for part in (LastLayer(PRIMAL), LastLayer(DUAL), Exact(drawn_problem(Linear(), FullVector(3, squash=False), 25))):
         assert_allclose(posterior_kl(part), dense_kl(part.mean, part.covariance, 0.8), rtol=1e-9)
 
 
@@ -419,11 +415,11 @@ def test_kl_of_variational_families(family: str) -> None:
 
 
 def test_more_rows_and_larger_eta_mean_more_kl() -> None:
-    found = []
+    divergences = []
     for eta in (0.1, 1.0, 10.0):
         fields = {name: getattr(PRIMAL, name) for name in Problem.__dataclass_fields__}
-        found.append(posterior_kl(LastLayer(Problem(**fields | {"eta": eta}))))
-    assert found[0] < found[1] < found[2]
+        divergences.append(posterior_kl(LastLayer(Problem(**fields | {"eta": eta}))))
+    assert divergences[0] < divergences[1] < divergences[2]
 
 
 @pytest.mark.parametrize("kind", [Bootstrap, SGLD, NUTS])
@@ -439,9 +435,9 @@ def test_gibbs_kl_of_a_conjugate_posterior() -> None:
     rng, eta_n = np.random.default_rng(0), 6.0
     exact = gaussian_kl(np.zeros(1), np.array([1 / (1 + eta_n)]), 1.0)
     prior, posterior = rng.normal(size=40_000), rng.normal(size=40_000) / math.sqrt(1 + eta_n)
-    found = gibbs_kl(posterior**2 / 2, prior**2 / 2, eta_n)
-    assert 0 < found.se < 0.02
-    assert abs(found.estimate - exact) < 4 * found.se
+    divergence = gibbs_kl(posterior**2 / 2, prior**2 / 2, eta_n)
+    assert 0 < divergence.se < 0.02
+    assert abs(divergence.estimate - exact) < 4 * divergence.se
     many = [
         gibbs_kl(rng.normal(size=500) ** 2 / 2 / (1 + eta_n), rng.normal(size=500) ** 2 / 2, eta_n) for _ in range(300)
     ]
@@ -472,13 +468,13 @@ def test_welfare_identity_and_its_corollaries(surrogate: Surrogate, factor: floa
         welfare = np.mean(np.sum(policy * y, axis=1))
         return float(welfare), float(welfare - penalty * np.mean(np.sum(scores**2, axis=1))), float(risk)
 
-    found = [parts(policy) for policy in policies]
-    for (_, w1, r1), (_, w2, r2) in itertools.combinations(found, 2):
+    figures = [parts(policy) for policy in policies]
+    for (_, w1, r1), (_, w2, r2) in itertools.combinations(figures, 2):
         assert_allclose(w1 - w2, factor * (r2 - r1))
         assert_allclose(penalized_welfare_difference(r1, r2, surrogate), w1 - w2)
-    best, best_penalized, _ = (max(column) for column in zip(*found, strict=True))
-    least = min(r for _, _, r in found)
-    for v, w, r in found:
+    best, best_penalized, _ = (max(column) for column in zip(*figures, strict=True))
+    least = min(r for _, _, r in figures)
+    for v, w, r in figures:
         assert_allclose(penalized_regret_bound(r, least, surrogate), best_penalized - w, atol=1e-12)
         assert penalized_regret_bound(r + 0.1, least - 0.1, surrogate) > best_penalized - w
         low, high = welfare_from_penalized(w, zeta, surrogate)
@@ -533,8 +529,8 @@ def sets() -> Sets:
 def posteriors(sets: Sets) -> dict[str, np.ndarray]:
     """Chance of action 1 in each state; all but the prior have looked at the data."""
     gain = ROWS * (sets.empirical[..., 0] - sets.empirical[..., 1])
-    found = {"prior": np.full(gain.shape, 0.5), "best rule": np.where(gain == 0, 0.5, gain > 0).astype(float)}
-    return found | {f"gibbs {eta:g}": expit(eta * gain) for eta in 2.0 ** np.arange(-6, 4)}
+    chances = {"prior": np.full(gain.shape, 0.5), "best rule": np.where(gain == 0, 0.5, gain > 0).astype(float)}
+    return chances | {f"gibbs {eta:g}": expit(eta * gain) for eta in 2.0 ** np.arange(-6, 4)}
 
 
 FIXED = float(optimal_rate(10.0, ROWS, UNIT, RHO))  # for a KL guessed before the data

@@ -14,24 +14,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq
-from scipy.special import rel_entr
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
+from support.calls import forbid_calls
+from support.checks import binary_kl
 
 from gbpl import Certificate, EstimatedPropensityWarning, FitConfig, GBPLNet, Linear, LoggedFeedback
 from gbpl.certificates.certify import SCALES
 from gbpl.certificates.draws import CATONI, INVERSE_KL, THEOREM, CertifiedDraws, certify_draws
 from gbpl.certificates.rows import CertifyingRows, full_rows, logged_rows
-from gbpl.estimators import gbplnet as estimator_module
 from gbpl.fitting.members import fold_rows
 
 
-def kl(p: float, q: float) -> float:
-    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))
-
-
 def lower_kl(p: float, budget: float) -> float:
-    return float(brentq(lambda q: kl(p, q) - budget, 1e-300, p)) if kl(p, 1e-300) > budget else 0.0
+    return float(brentq(lambda q: binary_kl(p, q) - budget, 1e-300, p)) if binary_kl(p, 1e-300) > budget else 0.0
 
 
 # --- The bound on draws --------------------------------------------------------------------------------------------
@@ -43,7 +39,7 @@ def some_values(m: int = 40, seed: int = 0) -> np.ndarray:
 
 def test_certificate_of_draws_restated() -> None:
     values, n, rho = some_values(), 700, 0.1
-    found = certify_draws(values, n, low=-2.0, width=5.0, failure_probability=rho)
+    certified = certify_draws(values, n, low=-2.0, width=5.0, failure_probability=rho)
     gains = (values + 2.0) / 5.0
     lowers = []
     for strength in [0.0, *(2.0**j for j in range(15))]:
@@ -53,28 +49,28 @@ def test_certificate_of_draws_restated() -> None:
         budget = (divergence + math.log(2 * math.sqrt(n) / rho)) / n
         lowers.append((-2.0 + 5.0 * lower_kl(float(weight @ gains), budget), divergence, weight))
     best = max(lowers, key=lambda entry: entry[0])
-    assert_allclose(found.lower, best[0], rtol=1e-9)
-    assert_allclose(found.kl, best[1], rtol=1e-9)
-    assert_allclose(found.weights, best[2], atol=1e-12)
-    assert_allclose(found.estimate, best[2] @ values)
-    assert_allclose(found.forms[INVERSE_KL], found.lower)
-    alone = -2.0 + 5.0 * lower_kl((found.estimate + 2) / 5, math.log(2 * math.sqrt(n) / rho) / n)
-    assert_allclose(found.confidence, found.estimate - alone, rtol=1e-8)
-    assert 0 < found.kl < math.log(len(values))
+    assert_allclose(certified.lower, best[0], rtol=1e-9)
+    assert_allclose(certified.kl, best[1], rtol=1e-9)
+    assert_allclose(certified.weights, best[2], atol=1e-12)
+    assert_allclose(certified.estimate, best[2] @ values)
+    assert_allclose(certified.forms[INVERSE_KL], certified.lower)
+    alone = -2.0 + 5.0 * lower_kl((certified.estimate + 2) / 5, math.log(2 * math.sqrt(n) / rho) / n)
+    assert_allclose(certified.confidence, certified.estimate - alone, rtol=1e-8)
+    assert 0 < certified.kl < math.log(len(values))
 
 
 def test_forms_restated_for_one_draw() -> None:
     """One policy has no KL: the theorem and Catoni's bound over their grids, written out."""
     n, rho, risk = 400, 0.05, 0.3
-    found = certify_draws(np.array([0.7]), n, low=0.0, width=1.0, failure_probability=rho)
+    certified = certify_draws(np.array([0.7]), n, low=0.0, width=1.0, failure_probability=rho)
     rates = [math.sqrt(2 * 4**j / (0.25 * n)) for j in range(1, 6)]  # 4^5 >= 400
     theorem = min(risk + math.log(len(rates) / rho) / (t * n) + t / 8 for t in rates)
     first = math.sqrt(32 / n)
     grid = [first * 2**j for j in range(math.ceil(math.log2(8 / first)) + 1)]
     catoni = min((1 - math.exp(-t * risk - math.log(len(grid) / rho) / n)) / (1 - math.exp(-t)) for t in grid)
-    assert_allclose(found.forms[THEOREM], 1 - theorem)
-    assert_allclose(found.forms[CATONI], 1 - catoni)
-    assert found.kl == 0.0
+    assert_allclose(certified.forms[THEOREM], 1 - theorem)
+    assert_allclose(certified.forms[CATONI], 1 - catoni)
+    assert certified.kl == 0.0
 
 
 def test_units_do_not_matter_and_the_range_is_kept() -> None:
@@ -84,11 +80,11 @@ def test_units_do_not_matter_and_the_range_is_kept() -> None:
     assert_allclose(other.lower, 10 * one.lower + 7)
     assert_allclose(other.weights, one.weights, atol=1e-9)
     for n, seed in itertools.product((1, 5, 100_000), range(5)):
-        found = certify_draws(some_values(seed=seed), n, low=-1.0, width=3.0, failure_probability=0.05)
-        assert -1.0 <= found.lower <= found.estimate <= 2.0
-        assert all(-1.0 <= value <= found.estimate for value in found.forms.values())
-        assert_allclose(found.weights.sum(), 1.0)
-    assert found.lower > certify_draws(some_values(), 50, low=-1.0, width=3.0, failure_probability=0.05).lower
+        certified = certify_draws(some_values(seed=seed), n, low=-1.0, width=3.0, failure_probability=0.05)
+        assert -1.0 <= certified.lower <= certified.estimate <= 2.0
+        assert all(-1.0 <= value <= certified.estimate for value in certified.forms.values())
+        assert_allclose(certified.weights.sum(), 1.0)
+    assert certified.lower > certify_draws(some_values(), 50, low=-1.0, width=3.0, failure_probability=0.05).lower
 
 
 def test_many_equal_draws_cost_nothing() -> None:
@@ -126,11 +122,11 @@ def failures(count: int, n: int, logged: bool) -> dict[str, int]:
         else:
             rows = full_rows(x[:, None], outcomes, paid, (-1.0, 3.0))
         values = rows.table[np.arange(n), rules[:, x]].mean(axis=1)
-        found = certify_draws(values, n, low=rows.low, width=rows.width, failure_probability=RHO)
-        wrong[INVERSE_KL] += found.weights @ truth < found.lower
+        certified = certify_draws(values, n, low=rows.low, width=rows.width, failure_probability=RHO)
+        wrong[INVERSE_KL] += certified.weights @ truth < certified.lower
         # the other forms have weights of their own, which no draw beats
         for name in (CATONI, THEOREM):
-            wrong[name] += truth.max() < found.forms[name]
+            wrong[name] += truth.max() < certified.forms[name]
         wrong["singles"] += np.any(worth.mean(axis=0) < rows.single_actions(RHO))
     return wrong
 
@@ -182,7 +178,7 @@ def test_range_of_full_feedback() -> None:
     assert "costs differ" in uneven.caveats[0]
 
 
-def log_of(chances: np.ndarray, actions: np.ndarray, outcome: np.ndarray, **more: Any) -> LoggedFeedback:
+def log_without_features(chances: np.ndarray, actions: np.ndarray, outcome: np.ndarray, **more: Any) -> LoggedFeedback:
     return LoggedFeedback(np.zeros((len(actions), 1)), outcome, actions, np.arange(3), chances, **more)
 
 
@@ -191,12 +187,14 @@ def test_range_of_logged_feedback() -> None:
     actions, ends = (part.ravel() for part in np.meshgrid(np.arange(3), [-1.0, 3.0]))
     chances = np.tile([0.2, 0.3, 0.5], (6, 1))
     cost = np.tile([0.0, 0.0, 0.4], (6, 1))
-    rows = logged_rows(log_of(chances, actions, ends), chances, 0.0, (-1.0, 3.0), estimated=False)
+    rows = logged_rows(log_without_features(chances, actions, ends), chances, 0.0, (-1.0, 3.0), estimated=False)
     assert_allclose(within(rows), (rows.low, rows.low + rows.width))
     assert_allclose((rows.low, rows.width), (-1.0, 4.0 / 0.2))
     assert_allclose(rows.action_width, 4.0 / np.array([0.2, 0.3, 0.5]))
     assert not rows.caveats
-    rows = logged_rows(log_of(chances, actions, ends, cost=cost), chances, 0.25, (-1.0, 3.0), estimated=False)
+    rows = logged_rows(
+        log_without_features(chances, actions, ends, cost=cost), chances, 0.25, (-1.0, 3.0), estimated=False
+    )
     within(rows)
     assert_allclose((rows.low, rows.width), (-1.4, 4.0 / 0.25 + 0.4))  # the clip is the floor
     # the value itself: low + 1[A = a] (Y - low) / max(e, clip) - c
@@ -212,20 +210,20 @@ def test_propensities_that_vary_or_are_unknown_are_told() -> None:
     rng = np.random.default_rng(0)
     actions, outcome = np.arange(30) % 3, rng.uniform(size=30)
     chances = 0.1 + 0.7 * rng.dirichlet(np.ones(3), 30)
-    rows = logged_rows(log_of(chances, actions, outcome), chances, 0.01, (0.0, 1.0), estimated=False)
+    rows = logged_rows(log_without_features(chances, actions, outcome), chances, 0.01, (0.0, 1.0), estimated=False)
     assert rows.certified
     assert "propensities differ" in rows.caveats[0]
     assert_allclose(rows.width, 1.0 / chances.min())
-    clipped = logged_rows(log_of(chances, actions, outcome), chances, 0.2, (0.0, 1.0), estimated=False)
+    clipped = logged_rows(log_without_features(chances, actions, outcome), chances, 0.2, (0.0, 1.0), estimated=False)
     assert_allclose(clipped.width, 5.0)  # fixed in advance, so it is for the population
     assert not clipped.caveats
     taken = chances[np.arange(30), actions]
-    one = logged_rows(log_of(chances, actions, outcome), taken, 0.05, (0.0, 1.0), estimated=False)
+    one = logged_rows(log_without_features(chances, actions, outcome), taken, 0.05, (0.0, 1.0), estimated=False)
     assert_allclose(one.width, 20.0)
     assert "actions not taken are unknown" in one.caveats[0]
     with pytest.raises(ValueError, match=r"clip is 0.*one column per action"):
-        logged_rows(log_of(chances, actions, outcome), taken, 0.0, (0.0, 1.0), estimated=False)
-    guess = logged_rows(log_of(chances, actions, outcome), chances, 0.01, (0.0, 1.0), estimated=True)
+        logged_rows(log_without_features(chances, actions, outcome), taken, 0.0, (0.0, 1.0), estimated=False)
+    guess = logged_rows(log_without_features(chances, actions, outcome), chances, 0.01, (0.0, 1.0), estimated=True)
     assert not guess.certified
     assert "estimated" in guess.caveats[0]
 
@@ -246,7 +244,7 @@ QUICK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def study(n: int, seed: int, strength: float = 6.0) -> tuple[np.ndarray, np.ndarray]:
+def binary_outcomes(n: int, seed: int, strength: float = 6.0) -> tuple[np.ndarray, np.ndarray]:
     """Outcomes 0 or 1; action 1 is good where the first feature is positive, action 0 elsewhere."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, 2))
@@ -256,17 +254,17 @@ def study(n: int, seed: int, strength: float = 6.0) -> tuple[np.ndarray, np.ndar
 
 @pytest.fixture(scope="module")
 def policy() -> GBPLNet:
-    return GBPLNet(**QUICK).fit(*study(300, 0))
+    return GBPLNet(**QUICK).fit(*binary_outcomes(300, 0))
 
 
 @pytest.fixture(scope="module")
 def certificate(policy: GBPLNet) -> Certificate:
-    return policy.certificate(*study(400, 1), outcome_range=(0, 1), draws=30)
+    return policy.certificate(*binary_outcomes(400, 1), outcome_range=(0, 1), draws=30)
 
 
 @pytest.fixture(scope="module")
 def logged_policy() -> GBPLNet:
-    x, y = study(300, 0)
+    x, y = binary_outcomes(300, 0)
     action = np.random.default_rng(5).integers(0, 2, 300)
     taken = y[np.arange(300), action]
     names = np.array(["wait", "treat"])[action]
@@ -286,7 +284,7 @@ def restated(policy: GBPLNet, x: np.ndarray, table: np.ndarray, rho: float, **mo
 
 
 def test_certificate_on_fresh_rows(policy: GBPLNet, certificate: Certificate) -> None:
-    x, y = study(400, 1)
+    x, y = binary_outcomes(400, 1)
     expected = restated(policy, x, y, 0.05)
     assert_allclose(certificate.lower, expected.lower)
     assert_allclose(certificate.estimate, expected.estimate)
@@ -319,14 +317,14 @@ def test_what_it_says(certificate: Certificate) -> None:
     for words in ("Certified: with probability at least 0.95", "400 rows", f">= {certificate.lower:.4g}", "everybody"):
         assert words in said
     assert repr(certificate) == said
-    told = json.loads(json.dumps(certificate.to_dict()))
-    assert told["lower"] == certificate.lower
-    assert told["single_actions"][told["best_action"]] == max(certificate.single_actions.values())
-    assert told["outcome_range"] == [0.0, 1.0]
+    as_dict = json.loads(json.dumps(certificate.to_dict()))
+    assert as_dict["lower"] == certificate.lower
+    assert as_dict["single_actions"][as_dict["best_action"]] == max(certificate.single_actions.values())
+    assert as_dict["outcome_range"] == [0.0, 1.0]
 
 
 def test_less_certainty_more_rows_and_the_true_range_help(policy: GBPLNet, certificate: Certificate) -> None:
-    x, y = study(400, 1)
+    x, y = binary_outcomes(400, 1)
     bold = policy.certificate(x, y, outcome_range=(0, 1), draws=30, failure_probability=0.3)
     fewer = policy.certificate(x[:100], y[:100], outcome_range=(0, 1), draws=30)
     wide = policy.certificate(x, y, outcome_range=(-1, 4), draws=30)
@@ -337,71 +335,71 @@ def test_noise_is_vacuous() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(700, 2)), rng.integers(0, 2, (700, 2)).astype(float)
     noise = GBPLNet(**QUICK).fit(x[:300], y[:300])
-    found = noise.certificate(x[300:], y[300:], outcome_range=(0, 1), draws=30)
-    assert found.vacuous
-    assert "giving everybody" in found.reason
-    assert "Vacuous: giving" in str(found)
+    certificate = noise.certificate(x[300:], y[300:], outcome_range=(0, 1), draws=30)
+    assert certificate.vacuous
+    assert "giving everybody" in certificate.reason
+    assert "Vacuous: giving" in str(certificate)
     hopeless = noise.certificate(x[300:], y[300:] * 0, outcome_range=(0, 1), draws=30)
     assert hopeless.vacuous
     assert "worth less than 0" in hopeless.reason
 
 
 def test_cross_fitted_certificate_is_that_of_clones(policy: GBPLNet) -> None:
-    x, y = study(300, 0)
-    found = policy.certificate(outcome_range=(0, 1), draws=30, folds=3)
+    x, y = binary_outcomes(300, 0)
+    certificate = policy.certificate(outcome_range=(0, 1), draws=30, folds=3)
     expected = []
     for part in fold_rows(300, 3, seed=0):
         others = np.setdiff1d(np.arange(300), part)
         fitted = clone(policy).fit(x[others], y[others])
         expected.append(restated(fitted, x[part], y[part], 0.05 / 3))
-    assert_allclose(found.lower, np.mean([part.lower for part in expected]))
-    assert_allclose(found.estimate, np.mean([part.estimate for part in expected]))
-    assert_allclose(found.kl, np.mean([part.kl for part in expected]))
-    assert len(found.weights) == 3
-    assert found.n == 300
-    assert "posteriors of 3 fits in equal shares" in str(found)
+    assert_allclose(certificate.lower, np.mean([part.lower for part in expected]))
+    assert_allclose(certificate.estimate, np.mean([part.estimate for part in expected]))
+    assert_allclose(certificate.kl, np.mean([part.kl for part in expected]))
+    assert len(certificate.weights) == 3
+    assert certificate.n == 300
+    assert "posteriors of 3 fits in equal shares" in str(certificate)
 
 
 def test_logged_certificate(logged_policy: GBPLNet) -> None:
-    x, y = study(400, 2)
+    x, y = binary_outcomes(400, 2)
     action = np.random.default_rng(6).integers(0, 2, 400)
     names = np.array(["wait", "treat"])[action]
     outcome = y[np.arange(400), action]
-    found = logged_policy.certificate(
+    certificate = logged_policy.certificate(
         x, outcome, action=names, propensity=0.5, cost={"treat": 0.1}, outcome_range=(0, 1), draws=30
     )
     table = np.where(np.arange(2) == action[:, None], outcome[:, None] / 0.5, 0.0) - [0.0, 0.1]
     expected = restated(logged_policy, x, table, 0.05, low=-0.1, width=2.1)
-    assert_allclose(found.lower, expected.lower)
-    assert_allclose(found.what_dominates["widening"], 2.1)
-    assert found.dominant == "range"
-    assert found.certified
-    assert not found.caveats
-    assert list(found.single_actions) == ["wait", "treat"]
+    assert_allclose(certificate.lower, expected.lower)
+    assert_allclose(certificate.what_dominates["widening"], 2.1)
+    assert certificate.dominant == "range"
+    assert certificate.certified
+    assert not certificate.caveats
+    assert list(certificate.single_actions) == ["wait", "treat"]
     as_one = LoggedFeedback.of(
         x, outcome, names, propensity=0.5, cost={"treat": 0.1}, actions=["wait", "treat"]
     )  # fmt: skip
-    assert logged_policy.certificate(as_one, outcome_range=(0, 1), draws=30).lower == found.lower
+    assert logged_policy.certificate(as_one, outcome_range=(0, 1), draws=30).lower == certificate.lower
 
 
 def test_logged_cross_fitted_certificate(logged_policy: GBPLNet) -> None:
-    found = logged_policy.certificate(outcome_range=(0, 1), draws=20)
-    assert found.certified
-    assert -0.1 <= found.lower <= found.estimate
-    assert_allclose(found.what_dominates["range"], 2.1)
-    assert len(found.weights) == 2
+    certificate = logged_policy.certificate(outcome_range=(0, 1), draws=20)
+    assert certificate.certified
+    assert -0.1 <= certificate.lower <= certificate.estimate
+    assert_allclose(certificate.what_dominates["range"], 2.1)
+    assert len(certificate.weights) == 2
 
 
 def test_estimated_propensities_are_not_certified(logged_policy: GBPLNet) -> None:
-    x, y = study(300, 2)
+    x, y = binary_outcomes(300, 2)
     action = np.random.default_rng(6).integers(0, 2, 300)
     names, outcome = np.array(["wait", "treat"])[action], y[np.arange(300), action]
-    with pytest.warns(EstimatedPropensityWarning) as told:
-        found = logged_policy.certificate(x, outcome, action=names, outcome_range=(0, 1), draws=10)
-    assert [warning.filename for warning in told] == [__file__]
-    assert not found.certified
-    assert "NOT certified" in str(found)
-    assert "propensities are estimated" in found.caveats[0]
+    with pytest.warns(EstimatedPropensityWarning) as warned:
+        certificate = logged_policy.certificate(x, outcome, action=names, outcome_range=(0, 1), draws=10)
+    assert [warning.filename for warning in warned] == [__file__]
+    assert not certificate.certified
+    assert "NOT certified" in str(certificate)
+    assert "propensities are estimated" in certificate.caveats[0]
     learner = LogisticRegression()
     assert not logged_policy.certificate(
         x, outcome, action=names, propensity=learner, outcome_range=(0, 1), draws=10
@@ -415,23 +413,23 @@ def test_estimated_propensities_are_not_certified(logged_policy: GBPLNet) -> Non
     [("laplace", {"structure": "diag"}), ("bootstrap", {}), ("variational", {"steps": 20})],
 )
 def test_any_posterior_can_be_certified(method: str, options: dict[str, Any], policy: GBPLNet) -> None:
-    x, y = study(400, 3)
-    found = policy.certificate(x, y, outcome_range=(0, 1), draws=6, method=method, rule="randomized", **options)
-    assert 0.0 <= found.lower <= found.estimate <= 1.0
-    assert len(found.weights[0]) == 6 * (1 if method == "bootstrap" else len(SCALES))
+    x, y = binary_outcomes(400, 3)
+    certificate = policy.certificate(x, y, outcome_range=(0, 1), draws=6, method=method, rule="randomized", **options)
+    assert 0.0 <= certificate.lower <= certificate.estimate <= 1.0
+    assert len(certificate.weights[0]) == 6 * (1 if method == "bootstrap" else len(SCALES))
 
 
 def test_frames_are_read_by_name() -> None:
-    x, y = study(300, 0)
+    x, y = binary_outcomes(300, 0)
     features = pd.DataFrame(x, columns=["age", "dose"])
     outcomes = pd.DataFrame(y, columns=["wait", "treat"])
     fitted = GBPLNet(**QUICK).fit(features, outcomes)
-    fresh, fresh_y = study(400, 1)
+    fresh, fresh_y = binary_outcomes(400, 1)
     new = pd.DataFrame(fresh, columns=["age", "dose"])
     swapped = pd.DataFrame(fresh_y[:, ::-1], columns=["treat", "wait"])
-    found = fitted.certificate(new, swapped, outcome_range=(0, 1), draws=30)
-    assert found.lower == fitted.certificate(new, fresh_y, outcome_range=(0, 1), draws=30).lower
-    assert list(found.single_actions) == ["wait", "treat"]
+    certificate = fitted.certificate(new, swapped, outcome_range=(0, 1), draws=30)
+    assert certificate.lower == fitted.certificate(new, fresh_y, outcome_range=(0, 1), draws=30).lower
+    assert list(certificate.single_actions) == ["wait", "treat"]
     with pytest.raises(ValueError, match="feature names"):
         fitted.certificate(new[["dose", "age"]], swapped, outcome_range=(0, 1))
 
@@ -441,11 +439,7 @@ def test_frames_are_read_by_name() -> None:
 
 @pytest.fixture
 def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("something was fitted before everything was checked")
-
-    for name in ("fit", "posterior"):
-        monkeypatch.setattr(estimator_module.GBPLNet, name, refuse)
+    forbid_calls(monkeypatch, (GBPLNet, "fit"), (GBPLNet, "posterior"))
 
 
 @pytest.mark.usefixtures("no_fit")
@@ -469,17 +463,17 @@ def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_refused_before_anything_is_fitted(asked: dict[str, Any], message: str, rows: bool, policy: GBPLNet) -> None:
     with pytest.raises(ValueError, match=message):
-        policy.certificate(*(study(100, 1) if rows else ()), **asked)
+        policy.certificate(*(binary_outcomes(100, 1) if rows else ()), **asked)
 
 
 @pytest.mark.usefixtures("no_fit")
 def test_the_training_rows_are_refused(policy: GBPLNet) -> None:
-    x, y = study(300, 0)
+    x, y = binary_outcomes(300, 0)
     order = np.random.default_rng(0).permutation(300)
     for part in (np.arange(300), order, order[:80]):
         with pytest.raises(ValueError, match=r"100% of these rows are rows the policy learned from.*leave X and y out"):
             policy.certificate(x[part], y[part], outcome_range=(0, 1))
-    half = np.concatenate([x[:60], study(40, 1)[0]])
+    half = np.concatenate([x[:60], binary_outcomes(40, 1)[0]])
     with pytest.raises(ValueError, match=r"60% of these rows"):
         policy.certificate(half, np.zeros((100, 2)), outcome_range=(0, 1))
 
@@ -501,7 +495,7 @@ def test_data_without_features_is_refused(given: dict[str, Any], policy: GBPLNet
 
 
 def test_groups_and_weights_are_refused() -> None:
-    x, y = study(300, 0)
+    x, y = binary_outcomes(300, 0)
     grouped = GBPLNet(**QUICK).fit(x, y, groups=np.arange(300) // 3)
     with pytest.raises(ValueError, match=r"100 groups: the bound needs independent rows"):
         grouped.certificate(outcome_range=(0, 1))
@@ -509,7 +503,7 @@ def test_groups_and_weights_are_refused() -> None:
     with pytest.raises(ValueError, match=r"different sample weights.*count the same"):
         weighted.certificate(outcome_range=(0, 1))
     log = LoggedFeedback.of(
-        study(300, 1)[0], y[:, 0], np.arange(300) % 2, propensity=0.5, sample_weight=np.arange(1.0, 301.0)
+        binary_outcomes(300, 1)[0], y[:, 0], np.arange(300) % 2, propensity=0.5, sample_weight=np.arange(1.0, 301.0)
     )
     with pytest.raises(ValueError, match="different sample weights"):
         grouped.certificate(log, outcome_range=(0, 1))
@@ -524,12 +518,12 @@ def test_other_refusals(policy: GBPLNet) -> None:
 
 
 def test_costs_of_full_feedback(policy: GBPLNet, certificate: Certificate) -> None:
-    x, y = study(400, 1)
-    found = policy.certificate(x, y, cost={1: 0.25}, outcome_range=(0, 1), draws=30)
-    assert_allclose(found.what_dominates["range"], 1.25)
+    x, y = binary_outcomes(400, 1)
+    priced = policy.certificate(x, y, cost={1: 0.25}, outcome_range=(0, 1), draws=30)
+    assert_allclose(priced.what_dominates["range"], 1.25)
     expected = restated(policy, x, y - [0.0, 0.25], 0.05, low=-0.25, width=1.25)
-    assert_allclose(found.lower, expected.lower)
-    assert_allclose(found.single_actions[1], certificate.single_actions[1] - 0.25)
+    assert_allclose(priced.lower, expected.lower)
+    assert_allclose(priced.single_actions[1], certificate.single_actions[1] - 0.25)
     # of a fit with costs, the rows of the fit are net of them, and so is the range
     paid = GBPLNet(**QUICK).fit(x[:300], y[:300], cost={1: 0.25})
     with pytest.raises(ValueError, match=r"an outcome is -0\.25"):

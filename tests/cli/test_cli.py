@@ -23,12 +23,10 @@ import gbpl
 import gbpl.study.compare
 import gbpl.study.study
 import gbpl.tables.read
-from gbpl import cli
+from gbpl import CrossFit, cli, learn
 from gbpl.cli import parse
 from gbpl.cli.console import as_json_text, verbatim
-from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.runtime.files import replacing, together, write_text
-from gbpl.study.study import learn
 from gbpl.version import __version__
 
 COMMANDS = ("demo", "fit", "decide", "evaluate", "compare", "report", "datasets", "reproduce")
@@ -96,20 +94,20 @@ def test_fit_is_learn(fitted: Path) -> None:
         table, outcome="earnings", action="arm", propensity=0.5, cost={"treat": 2.0}, seed=3, source="trial.csv",
         estimator=quick_estimator(3),
     )  # fmt: skip
-    told, summary = json.loads((fitted / "made" / "summary.json").read_text()), study.summary
-    assert told["actions"] == summary["actions"]
-    assert told["data"] == summary["data"]
-    assert told["welfare"]["estimate"] == summary["welfare"]["estimate"]
-    low, high = told["welfare"]["interval"]
-    assert low < told["welfare"]["estimate"] < high
+    written, summary = json.loads((fitted / "made" / "summary.json").read_text()), study.summary
+    assert written["actions"] == summary["actions"]
+    assert written["data"] == summary["data"]
+    assert written["welfare"]["estimate"] == summary["welfare"]["estimate"]
+    low, high = written["welfare"]["interval"]
+    assert low < written["welfare"]["estimate"] < high
     assert np.quantile(summary["welfare"]["quantiles"], 0.025) == pytest.approx(low, rel=0.01)
-    for made, known in zip(told["alternatives"], summary["alternatives"], strict=True):
+    for made, known in zip(written["alternatives"], summary["alternatives"], strict=True):
         assert {name: made[name] for name in ("label", "gain", "chance")} == {
             name: known[name] for name in ("label", "gain", "chance")
         }
-    assert told["default"] == "none"
-    assert told["deferred"] == {"level": 0.8, "share": float(study.decisions.deferred.mean())}
-    assert told["files"]["policy"] == str(fitted / "made" / "policy.gbpl")
+    assert written["default"] == "none"
+    assert written["deferred"] == {"level": 0.8, "share": float(study.decisions.deferred.mean())}
+    assert written["files"]["policy"] == str(fitted / "made" / "policy.gbpl")
     loaded = gbpl.load(fitted / "made" / "policy.gbpl")
     assert loaded.summary["welfare"] == summary["welfare"]
     decided = read(fitted / "made" / "decisions.csv")
@@ -134,12 +132,12 @@ def test_fit_as_json(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     )
     done = run(capsys, *argv)
     assert (done.code, done.err) == (0, "")
-    told = json.loads(done.out)
-    assert told == json.loads((tmp_path / "made" / "summary.json").read_text())
+    answer = json.loads(done.out)
+    assert answer == json.loads((tmp_path / "made" / "summary.json").read_text())
     before = json.loads((fitted / "made" / "summary.json").read_text())
     for changing in ("seconds", "files"):
-        told.pop(changing), before.pop(changing)
-    assert told == before
+        answer.pop(changing), before.pop(changing)
+    assert answer == before
 
 
 def test_fit_with_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,16 +151,16 @@ def test_fit_with_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "--capacity", "none=0.25", "--default", "treat", "--defer", "0.9", "-o", tmp_path / "r", "--json",
     )  # fmt: skip
     assert done.code == 0, done.err
-    told = json.loads(done.out)
-    assert told["data"]["features"] == ["age", "sex"]
-    assert told["data"]["controls"] == ["x"]
-    assert [told["data"][name] for name in ("weight", "group")] == ["w", "home"]
-    assert [action["cost"] for action in told["actions"]] == [-1.0, 0.5]
-    assert [action["capacity"] for action in told["actions"]] == [0.25, None]
-    assert told["actions"][0]["share"] <= 0.25
-    assert told["default"] == "treat"
-    assert told["deferred"]["level"] == 0.9
-    assert told["certificate"] is None
+    answer = json.loads(done.out)
+    assert answer["data"]["features"] == ["age", "sex"]
+    assert answer["data"]["controls"] == ["x"]
+    assert [answer["data"][name] for name in ("weight", "group")] == ["w", "home"]
+    assert [action["cost"] for action in answer["actions"]] == [-1.0, 0.5]
+    assert [action["capacity"] for action in answer["actions"]] == [0.25, None]
+    assert answer["actions"][0]["share"] <= 0.25
+    assert answer["default"] == "treat"
+    assert answer["deferred"]["level"] == 0.9
+    assert answer["certificate"] is None
 
 
 def test_fit_with_full_feedback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,10 +174,10 @@ def test_fit_with_full_feedback(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "full.parquet" in done.out
     assert "everybody gets bonds" in done.out
     assert "Overlap" not in done.out
-    told = json.loads((tmp_path / "r" / "summary.json").read_text())
-    assert [action["label"] for action in told["actions"]] == ["stocks", "bonds"]
-    assert told["overlap"] is None
-    assert -9.0 <= told["certificate"]["lower"] <= told["welfare"]["estimate"]
+    answer = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert [action["label"] for action in answer["actions"]] == ["stocks", "bonds"]
+    assert answer["overlap"] is None
+    assert -9.0 <= answer["certificate"]["lower"] <= answer["welfare"]["estimate"]
 
 
 # -- decide, evaluate, compare, report --------------------------------------------------------------------------------
@@ -199,23 +197,23 @@ def test_decide(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     as_json = run(
         capsys, "decide", *on(fitted, "made/policy.gbpl", "next.parquet"), "-o", out, "--json", "--defer", "0"
     )
-    told = json.loads(as_json.out)
-    assert told["rows"] == 300
-    assert told["actions"] == {label: int(np.sum(expected.action == label)) for label in ("none", "treat")}
-    assert told["deferred"] == int((expected.disagreement > 0).sum())
-    assert told["mean_expected_gain"] == pytest.approx(expected.expected_gain.mean())
-    assert told["file"] == str(out)
+    answer = json.loads(as_json.out)
+    assert answer["rows"] == 300
+    assert answer["actions"] == {label: int(np.sum(expected.action == label)) for label in ("none", "treat")}
+    assert answer["deferred"] == int((expected.disagreement > 0).sum())
+    assert answer["mean_expected_gain"] == pytest.approx(expected.expected_gain.mean())
+    assert answer["file"] == str(out)
 
 
 def test_evaluate(fitted: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = on(fitted, "made/policy.gbpl", "next.parquet")
-    told = json.loads(run(capsys, "evaluate", *files, "--json").out)
+    answer = json.loads(run(capsys, "evaluate", *files, "--json").out)
     from gbpl.study.compare import evaluate_policy
 
     policy = gbpl.load(files[0])
     expected = evaluate_policy(policy, gbpl.tables.read.read_table(files[1])).to_dict(0.95)
-    assert told == json.loads(as_json_text(expected))
-    assert told["rows"] == 300
+    assert answer == json.loads(as_json_text(expected))
+    assert answer["rows"] == 300
     done = run(capsys, "evaluate", *files, "--cost", "treat=100", "--estimator", "ipw")
     assert (done.code, done.err) == (0, "")
     assert re.search(r"On these 300 rows the policy gives none to [\d.]+\s%, treat to [\d.]+\s%\.", done.out)
@@ -230,9 +228,9 @@ def test_compare(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     done = run(capsys, "compare", *files)
     assert (done.code, done.err) == (0, "")
     assert re.search(r"They differ in [\d.]+\s% of 300 rows\. The chance that the first is better is", done.out)
-    told = json.loads(run(capsys, "compare", *files, "--json").out)
-    assert told["difference"]["estimate"] == pytest.approx(told["first"]["estimate"] - told["second"]["estimate"])
-    assert 0.0 < told["differ"] < 1.0
+    answer = json.loads(run(capsys, "compare", *files, "--json").out)
+    assert answer["difference"]["estimate"] == pytest.approx(answer["first"]["estimate"] - answer["second"]["estimate"])
+    assert 0.0 < answer["differ"] < 1.0
     same = run(capsys, "compare", files[0], files[0], files[2])
     assert "They decide alike in all of 300 rows." in same.out
 
@@ -262,10 +260,10 @@ def test_datasets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for entry in entries:
         assert entry["name"] in done.out
     out = tmp_path / "e mail.csv"
-    told = json.loads(run(capsys, "datasets", "email", "-o", out, "--json").out)
-    assert told["file"] == str(out)
+    answer = json.loads(run(capsys, "datasets", "email", "-o", out, "--json").out)
+    assert answer["file"] == str(out)
     data = gbpl.datasets.load("email")
-    assert read(out).num_rows == told["rows"] == data.n_rows
+    assert read(out).num_rows == answer["rows"] == data.n_rows
     done = run(capsys, "datasets", "email")
     assert "Nothing is written without -o FILE." in done.out
     assert "gbpl fit email.csv --outcome visit --action segment" in done.out
@@ -280,8 +278,8 @@ def test_the_command_of_a_data_set_fits_it(
     heard: dict[str, Any] = {}
     monkeypatch.setattr(gbpl.study.study, "learn", lambda table, **roles: heard.update(roles) or sys.exit(7))
     for name in ("email", "digits", "nsw", "digits_logged"):
-        told = json.loads(run(capsys, "datasets", name, "-o", tmp_path / f"{name}.csv", "--json").out)
-        words = shlex.split(told["fit"])
+        answer = json.loads(run(capsys, "datasets", name, "-o", tmp_path / f"{name}.csv", "--json").out)
+        words = shlex.split(answer["fit"])
         assert words[:2] == ["gbpl", "fit"]
         done = run(capsys, *words[1:], "--out", tmp_path / "r")
         assert done.code == 7, done.err

@@ -23,13 +23,14 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from support.calls import forbid_calls
 from support.cli import Done, changed, command, people, quick_learn, run, snapshot, tiny_policy, write
 from support.report import two_actions
 
 import gbpl.estimators.gbplnet
 import gbpl.frozen.file
-import gbpl.nuisance.cross_fit
 import gbpl.study.study
+from gbpl import CrossFit
 from gbpl.cli.fit import NAMES
 
 HERE = Path.cwd()  # PYTHONPATH may be relative to it
@@ -45,25 +46,25 @@ OLD = b"result of last year"
 Content = bytes | Callable[[Path], None]
 
 
-def table(**changes: Any) -> pa.Table:
+def trial_table(**changes: Any) -> pa.Table:
     return pa.table({name: pa.array(values) for name, values in changed(TRIAL, **changes).items()})
 
 
 def text(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.csv.write_csv(table(**changes), sink)
+    pyarrow.csv.write_csv(trial_table(**changes), sink)
     return sink.getvalue()
 
 
 def parquet(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.parquet.write_table(table(**changes), sink)
+    pyarrow.parquet.write_table(trial_table(**changes), sink)
     return sink.getvalue()
 
 
 def feather(**changes: Any) -> bytes:
     sink = io.BytesIO()
-    pyarrow.feather.write_feather(table(**changes), sink)
+    pyarrow.feather.write_feather(trial_table(**changes), sink)
     return sink.getvalue()
 
 
@@ -403,16 +404,11 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-def untrained(*_: object, **__: object) -> None:
-    raise AssertionError("the refusal comes after the training")
-
-
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with a good table, a policy, and an earlier result; nothing may be trained there."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "fit_together", untrained)
-    monkeypatch.setattr(gbpl.nuisance.cross_fit.CrossFit, "run", untrained)
+    forbid_calls(monkeypatch, (gbpl.estimators.gbplnet, "fit_together"), (CrossFit, "run"))
     (tmp_path / "good.csv").write_bytes(GOOD)
     (tmp_path / "policy.gbpl").write_bytes(POLICY)
     (tmp_path / "out.csv").write_bytes(b"decisions of last year")
@@ -464,11 +460,11 @@ def test_an_error_as_json_is_one_line(name: str, room: Path, capsys: pytest.Capt
     lay(room, case.files)
     before = snapshot(room)
     done = run(capsys, case.argv[0], *(["--json"] if name == "data last" else []), *case.argv[1:], "--json")
-    told = json.loads(done.err)
+    answer = json.loads(done.err)
     assert done.err.count("\n") == 1
-    assert (done.out, done.code, told["code"]) == ("", 2, 2)
+    assert (done.out, done.code, answer["code"]) == ("", 2, 2)
     for word in case.words:
-        assert word in told["error"]
+        assert word in answer["error"]
     assert snapshot(room) == before
 
 

@@ -118,20 +118,20 @@ def test_the_binary_streams_are_the_ones_benchmarks_were_run_with(n_features: in
     assert_allclose(effect_direction(BinaryDesign("DGP1", n_features, index_seed)), w / np.linalg.norm(w))
     for name in NAMES:
         design = BinaryDesign(name, n_features, index_seed)
-        found = design.sample(40, seed=5)
+        draws = design.sample(40, seed=5)
         low = design.baseline(x)
         mean = np.column_stack([low, low + design.effect(x)])
-        assert_array_equal(found.x, x)
-        assert_array_equal(found.outcome_mean, mean)
-        assert_array_equal(found.outcomes, mean + noise)
+        assert_array_equal(draws.x, x)
+        assert_array_equal(draws.outcome_mean, mean)
+        assert_array_equal(draws.outcomes, mean + noise)
 
 
 def test_the_one_dimensional_stream_is_the_one_benchmarks_were_run_with() -> None:
     rng = np.random.default_rng(5)
     x, noise = rng.uniform(-2.5, 2.5, (40, 1)), rng.standard_normal((40, 2))
-    found = OneDimensionalDesign().sample(40, seed=5)
-    assert_array_equal(found.x, x)
-    for (t,), mean, outcomes, e in zip(x, found.outcome_mean, found.outcomes, noise, strict=True):
+    draws = OneDimensionalDesign().sample(40, seed=5)
+    assert_array_equal(draws.x, x)
+    for (t,), mean, outcomes, e in zip(x, draws.outcome_mean, draws.outcomes, noise, strict=True):
         low = 0.2 * t + 0.2 * math.sin(1.5 * t)
         assert_allclose(mean, [low, low + 1.2 * math.sin(t)], atol=1e-15)
         assert_array_equal(outcomes, mean + 0.6 * e)
@@ -613,7 +613,7 @@ def test_the_expected_maximum_of_noisy_means() -> None:
 # Real features with made outcomes
 
 
-def made_up(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+def collinear_table(rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(12)
     x = rng.normal(size=(rows, 5)) * [1, 10, 0.1, 1, 3] + [0, 100, 0, 5, -1]
     x[:, 3] = 0.1  # constant, and its mean is not: 0.1 + rounding
@@ -628,7 +628,7 @@ def standard(values: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_semi_synthetic_outcomes_are_the_response_and_a_shift(count: int) -> None:
-    x, y = made_up()
+    x, y = collinear_table()
     drawn = np.random.default_rng(np.random.SeedSequence(6, spawn_key=(4,))).standard_normal((count, 6))
     features = np.column_stack([standard(column) if j != 3 else 0 * column for j, column in enumerate(x.T)])
     design = SemiSyntheticDesign(x, y, n_actions=count, index_seed=6)
@@ -648,7 +648,7 @@ def test_semi_synthetic_outcomes_are_the_response_and_a_shift(count: int) -> Non
 
 
 def test_semi_synthetic_truth_is_the_mean_over_the_rows() -> None:
-    design = SemiSyntheticDesign(*made_up(), n_actions=3)
+    design = SemiSyntheticDesign(*collinear_table(), n_actions=3)
     outcomes = design.sample(seed=0).outcomes
     assert_allclose(design.optimal_welfare(), sum(max(row) for row in outcomes) / 60)
     assert_allclose(design.action_welfare(), outcomes.mean(axis=0))
@@ -658,7 +658,7 @@ def test_semi_synthetic_truth_is_the_mean_over_the_rows() -> None:
 
 
 def test_semi_synthetic_samples_are_rows_of_the_table() -> None:
-    design = SemiSyntheticDesign(*made_up())
+    design = SemiSyntheticDesign(*collinear_table())
     whole, part, other = design.sample(seed=3), design.sample(20, seed=3), design.sample(seed=4)
     assert_array_equal(part.outcomes, whole.outcomes[:20])
     assert_array_equal(part.x, whole.x[:20])
@@ -686,7 +686,7 @@ def test_semi_synthetic_indices_are_drawn_from_their_seed_as_the_tables_ask() ->
 
 
 def test_semi_synthetic_tables_do_not_change_with_units_or_container() -> None:
-    x, y = made_up()
+    x, y = collinear_table()
     known = SemiSyntheticDesign(x, y).sample(seed=0)
     frame = pd.DataFrame(x, columns=list("abcde"))
     for design in (
@@ -703,7 +703,7 @@ def test_semi_synthetic_tables_do_not_change_with_units_or_container() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_semi_synthetic_designs_can_be_logged(count: int) -> None:
-    design = SemiSyntheticDesign(*made_up(2000), n_actions=count)
+    design = SemiSyntheticDesign(*collinear_table(2000), n_actions=count)
     logged = LoggedDesign(design, strength=0.5)
     seen = logged.sample(design.n_rows, seed=2)
     assert_array_equal(seen.outcomes, design.sample(seed=2).outcomes)
@@ -711,12 +711,12 @@ def test_semi_synthetic_designs_can_be_logged(count: int) -> None:
     assert logged.optimal_welfare() == design.optimal_welfare()
     taken = seen.action[:, None] == np.arange(count)
     assert_mean(taken / seen.propensity * seen.outcome[:, None] - seen.outcomes)
-    w = logging_direction(LoggedDesign(SemiSyntheticDesign(*made_up()), strength=0.5, clip=0.0))
+    w = logging_direction(LoggedDesign(SemiSyntheticDesign(*collinear_table()), strength=0.5, clip=0.0))
     shift = np.arctanh(design.outcome_mean(np.eye(5)[:, :])) - np.arctanh(design.outcome_mean(np.zeros((1, 5))))
     assert np.abs(w @ shift / np.linalg.norm(shift, axis=0)).max() < 0.95  # the log does not know the effect
 
 
-X, Y = made_up()
+X, Y = collinear_table()
 BAD_TABLES: list[tuple[dict[str, Any], str]] = [
     ({"y": Y[:-1]}, r"y must have one number for each of the 60 rows, the response .*; got shape \(59,\)"),
     ({"y": np.where(np.arange(60) == 7, np.nan, Y)}, r"y contains 1 NaN value\(s\), first in row 7; drop"),

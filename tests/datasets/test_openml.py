@@ -44,14 +44,14 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(DATA_DIR_VARIABLE, raising=False)
 
 
-def made_up(name: str) -> np.ndarray:
+def table_like(name: str) -> np.ndarray:
     """As many rows and columns as the set has, and a response with its mean."""
     table = np.random.default_rng(7).normal(size=(ROWS[name], len(COLUMNS[name])))
     table[:, -1] += MEAN[name] - table[:, -1].mean()
     return table
 
 
-def write(path: Path, header: list[str], table: Any, **options: Any) -> Path:
+def write_csv(path: Path, header: list[str], table: Any, **options: Any) -> Path:
     with path.open("w", newline="", encoding=options.pop("encoding", "utf-8")) as file:
         lines = csv.writer(file, **options)
         lines.writerow(header)
@@ -76,25 +76,25 @@ def openml(monkeypatch: pytest.MonkeyPatch, header: list[str], table: np.ndarray
 
 @pytest.mark.parametrize("name", SETS)
 def test_a_table_is_read_from_a_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made_up(name)
-    write(tmp_path / f"{name}.csv", COLUMNS[name], table)
-    x, y, names = found = load_regression(name, data_dir=tmp_path)
+    table = table_like(name)
+    write_csv(tmp_path / f"{name}.csv", COLUMNS[name], table)
+    x, y, names = loaded = load_regression(name, data_dir=tmp_path)
     assert_array_equal(x, table[:, :-1])
     assert_array_equal(y, table[:, -1])
     assert list(names) == COLUMNS[name][:-1]
-    assert (found.x is x, found.y is y, found.feature_names is names) == (True, True, True)
+    assert (loaded.x is x, loaded.y is y, loaded.feature_names is names) == (True, True, True)
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path))
     assert_array_equal(load_regression(name).x, x)
     assert_array_equal(load_regression(name, data_dir=str(tmp_path)).y, y)
 
 
 def test_columns_are_found_by_name_and_others_left_out(tmp_path: Path) -> None:
-    table = made_up("yacht")
+    table = table_like("yacht")
     order = [6, 2, 0, 1, 3, 5, 4]
     header = ["boat", *(COLUMNS["yacht"][i] for i in order)]
     header[3] = " Longitudinal-Position "
     rows = [[f"boat, {i}", *row] for i, row in enumerate(table[:, order].tolist())]
-    with write(tmp_path / "yacht.csv", header, [], encoding="utf-8-sig").open("a", newline="") as file:
+    with write_csv(tmp_path / "yacht.csv", header, [], encoding="utf-8-sig").open("a", newline="") as file:
         csv.writer(file).writerows([*rows, []])  # and a blank line at the end
     x, y, _ = load_regression("yacht", data_dir=tmp_path)
     assert_array_equal(np.column_stack([x, y]), table)
@@ -106,9 +106,9 @@ def test_the_argument_goes_before_the_environment_and_that_before_openml(
     tables = {}
     for place, shift in (("argument", 1.0), ("environment", 2.0)):
         (tmp_path / place).mkdir()
-        tables[place] = made_up("yacht") + shift
-        write(tmp_path / place / "yacht.csv", COLUMNS["yacht"], tables[place])
-    asked = openml(monkeypatch, COLUMNS["yacht"], made_up("yacht"))
+        tables[place] = table_like("yacht") + shift
+        write_csv(tmp_path / place / "yacht.csv", COLUMNS["yacht"], tables[place])
+    asked = openml(monkeypatch, COLUMNS["yacht"], table_like("yacht"))
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "environment"))
     both = load_regression("yacht", data_dir=tmp_path / "argument")
     assert_array_equal(both.y, tables["argument"][:, -1])
@@ -119,12 +119,12 @@ def test_the_argument_goes_before_the_environment_and_that_before_openml(
             monkeypatch.setenv(DATA_DIR_VARIABLE, "")
         else:
             monkeypatch.delenv(DATA_DIR_VARIABLE)
-        assert_array_equal(load_regression("yacht").y, made_up("yacht")[:, -1])
+        assert_array_equal(load_regression("yacht").y, table_like("yacht")[:, -1])
     assert len(asked) == 2
 
 
 def test_a_home_folder_may_be_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "yacht.csv", COLUMNS["yacht"], made_up("yacht"))
+    write_csv(tmp_path / "yacht.csv", COLUMNS["yacht"], table_like("yacht"))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert len(load_regression("yacht", data_dir="~").x) == 308
 
@@ -135,7 +135,7 @@ REMEDY = (
 
 
 def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    openml(monkeypatch, COLUMNS["yacht"], made_up("yacht"))  # a folder that was named is not passed over
+    openml(monkeypatch, COLUMNS["yacht"], table_like("yacht"))  # a folder that was named is not passed over
     with pytest.raises(DataUnavailableError, match=rf"there is no yacht\.csv in {tmp_path}; {REMEDY}"):
         load_regression("yacht", data_dir=tmp_path)
     monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path / "nowhere"))
@@ -144,20 +144,20 @@ def test_a_folder_without_the_file_is_named(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_wrong_table_is_named_with_its_rule_and_a_remedy(tmp_path: Path) -> None:
-    path, columns, table = tmp_path / "yacht.csv", COLUMNS["yacht"], made_up("yacht")
-    write(path, [*columns[:2], "other", *columns[3:]], table)
+    path, columns, table = tmp_path / "yacht.csv", COLUMNS["yacht"], table_like("yacht")
+    write_csv(path, [*columns[:2], "other", *columns[3:]], table)
     with pytest.raises(ValueError, match=rf"{path} has no column length_displacement_ratio, .*'other'.*{REMEDY}"):
         load_regression("yacht", data_dir=tmp_path)
-    write(path, columns, table[:-1])
+    write_csv(path, columns, table[:-1])
     with pytest.raises(ValueError, match=rf"{path} has 307 rows, yacht has 308; {REMEDY}"):
         load_regression("yacht", data_dir=tmp_path)
-    write(path, columns, table[:0])
+    write_csv(path, columns, table[:0])
     with pytest.raises(ValueError, match=r"has 0 rows, yacht has 308"):
         load_regression("yacht", data_dir=tmp_path)
     path.write_text("")
     with pytest.raises(ValueError, match=r"yacht\.csv is empty: it has no header"):
         load_regression("yacht", data_dir=tmp_path)
-    write(path, columns, np.where(np.arange(308)[:, None] == 4, np.nan, table))
+    write_csv(path, columns, np.where(np.arange(308)[:, None] == 4, np.nan, table))
     with pytest.raises(ValueError, match=r"must have finite numbers, got \[nan, .* in row 4; set"):
         load_regression("yacht", data_dir=tmp_path)
     wrong = {
@@ -165,7 +165,7 @@ def test_a_wrong_table_is_named_with_its_rule_and_a_remedy(tmp_path: Path) -> No
         r"line 4 has 6 cell\(s\), but the header has 7; correct the file": table[2, :-1],
     }
     for message, row in wrong.items():
-        write(path, columns, table[:2])
+        write_csv(path, columns, table[:2])
         with path.open("a", newline="") as file:
             csv.writer(file).writerow(row)
         with pytest.raises(ValueError, match=rf"yacht\.csv: {message}"):
@@ -182,7 +182,7 @@ def test_an_unknown_name_is_refused() -> None:
 
 @pytest.mark.parametrize(("name", "data_id"), [("yacht", 42370), ("energy_efficiency", 44960)])
 def test_openml_is_asked_without_pandas_and_once(name: str, data_id: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made_up(name)
+    table = table_like(name)
     extra = np.column_stack([table, np.arange(len(table))])
     asked = openml(monkeypatch, [*COLUMNS[name], "cooling_load"], extra)
     x, y, names = load_regression(name)
@@ -195,13 +195,13 @@ def test_openml_is_asked_without_pandas_and_once(name: str, data_id: int, monkey
 
 
 def test_openml_columns_go_by_name_or_else_by_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made_up("yacht")
+    table = table_like("yacht")
     openml(monkeypatch, [column.title() for column in reversed(COLUMNS["yacht"])], table[:, ::-1])
     assert_array_equal(load_regression("yacht").x, table[:, :-1])
     openml(monkeypatch, [f"V{i}" for i in range(1, 8)], table, categories=None)
-    found = load_regression("yacht")
-    assert_array_equal(found.x, table[:, :-1])
-    assert list(found.feature_names) == COLUMNS["yacht"][:-1]
+    loaded = load_regression("yacht")
+    assert_array_equal(loaded.x, table[:, :-1])
+    assert list(loaded.feature_names) == COLUMNS["yacht"][:-1]
     for wrong in (table[:, ::-1], table[:, :-1]):  # the response is not last, or not there
         openml(monkeypatch, [f"V{i}" for i in range(1, wrong.shape[1] + 1)], wrong)
         with pytest.raises(ValueError, match=rf"OpenML's data set 42370 must have the columns .*'v1'.*{REMEDY}"):
@@ -209,7 +209,7 @@ def test_openml_columns_go_by_name_or_else_by_their_order(monkeypatch: pytest.Mo
 
 
 def test_openml_categories_become_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = made_up("energy_efficiency")
+    table = table_like("energy_efficiency")
     codes = np.arange(768) % 4
     table[:, 5] = codes
     openml(monkeypatch, COLUMNS["energy_efficiency"], table, categories={"orientation": ["2", "3", "5", "4"]})
@@ -217,7 +217,7 @@ def test_openml_categories_become_their_numbers(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_openml_with_other_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    openml(monkeypatch, COLUMNS["yacht"], made_up("yacht")[:300])
+    openml(monkeypatch, COLUMNS["yacht"], table_like("yacht")[:300])
     with pytest.raises(ValueError, match=rf"OpenML's data set 42370 has 300 rows, yacht has 308; {REMEDY}"):
         load_regression("yacht")
 

@@ -10,21 +10,15 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.linear_model import LinearRegression, Ridge
 from support.data import data_file
+from support.policies import small_logged_net
 
-from gbpl import MLP, CrossFit, FitConfig, GBPLNet, LoggedFeedback, PerAction, WithAction, policy_value
+from gbpl import MLP, CrossFit, FitConfig, LoggedFeedback, PerAction, WithAction, policy_value
 
 LINEAR = CrossFit(outcome_model=PerAction(LinearRegression()))
 
 
-def read(name: str) -> pd.DataFrame:
+def read_csv(name: str) -> pd.DataFrame:
     return pd.read_csv(data_file(name))
-
-
-def small(**changes: Any) -> GBPLNet:
-    network = MLP(hidden=(16,))
-    given = {"committee": 2, "nuisance_folds": 2, "model": network, "outcome_model": network, "zeta": [3.0, 0.3]}
-    given |= {"fit_config": FitConfig(max_epochs=20), "random_state": 0, "device": "cpu", "progress": False}
-    return GBPLNet(**{**given, **changes})
 
 
 def two_sample_error(one: np.ndarray, other: np.ndarray) -> float:
@@ -38,7 +32,7 @@ COST = 774.0
 
 @pytest.fixture(scope="module")
 def jtpa() -> pd.DataFrame:
-    return read("jtpa_kt.csv")
+    return read_csv("jtpa_kt.csv")
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +63,8 @@ def test_jtpa_effect_is_the_difference_in_means(jtpa: pd.DataFrame, trial: Logge
     assert_allclose(exact.estimate, difference, rtol=1e-9)
     assert_allclose(exact.se, two_sample_error(treated, control), rtol=0.02)
     for estimator in ("dr", "ipw", "dm"):
-        found = policy_value(1, trial, estimator=estimator, baseline=0, nuisances=LINEAR)
-        assert abs(found.estimate - difference) < 2 * found.se
+        value = policy_value(1, trial, estimator=estimator, baseline=0, nuisances=LINEAR)
+        assert abs(value.estimate - difference) < 2 * value.se
     assert difference + COST > 2 * exact.se > difference  # training raises earnings; whether it pays is open
 
 
@@ -98,7 +92,7 @@ def test_jtpa_rule_by_hand(jtpa: pd.DataFrame, trial: LoggedFeedback) -> None:
 def test_jtpa_fit(jtpa: pd.DataFrame) -> None:
     rows = jtpa.sample(1500, random_state=0)
     features, earned, offered = rows[["prevearn", "edu"]], rows["earnings"], rows["D"]
-    fitted = small(zeta="auto").fit(features, earned, action=offered, propensity=2 / 3, cost={1: COST})
+    fitted = small_logged_net(zeta="auto").fit(features, earned, action=offered, propensity=2 / 3, cost={1: COST})
     value = fitted.cross_fitted_value()
     assert np.isfinite([value.estimate, value.se]).all()
     paid = (earned - COST * offered).to_numpy()
@@ -125,7 +119,7 @@ FEATURES = ["recency", "history", "mens", "womens", "newbie"]
 
 @pytest.fixture(scope="module")
 def mails() -> pd.DataFrame:
-    return read("hillstrom.csv")
+    return read_csv("hillstrom.csv")
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +163,7 @@ def test_hillstrom_fit(mails: pd.DataFrame) -> None:
     """Labels are strings throughout, and a mail beats none."""
     rows = mails.sample(2000, random_state=0)
     cost = {"Mens E-Mail": 0.001, "Womens E-Mail": 0.001}
-    fitted = small(outcome_model=LinearRegression())
+    fitted = small_logged_net(zeta=[3.0, 0.3], outcome_model=LinearRegression())
     fitted.fit(rows[FEATURES], rows["visit"], action=rows["segment"], propensity=1 / 3, cost=cost)
     assert fitted.actions_.tolist() == ARMS
     assert set(fitted.predict(mails[FEATURES])) <= set(ARMS)
@@ -193,12 +187,12 @@ def bandit_log(rows: pd.DataFrame, **options: Any) -> LoggedFeedback:
 
 @pytest.fixture(scope="module")
 def uniform() -> pd.DataFrame:
-    return read("obd_random_men.csv")
+    return read_csv("obd_random_men.csv")
 
 
 @pytest.fixture(scope="module")
 def thompson() -> pd.DataFrame:
-    return read("obd_bts_men.csv")
+    return read_csv("obd_bts_men.csv")
 
 
 def test_open_bandit_uniform_policy_on_its_own_log(uniform: pd.DataFrame) -> None:
@@ -242,7 +236,7 @@ def test_open_bandit_uniform_policy_from_the_other_log(
 
 def test_open_bandit_fit(uniform: pd.DataFrame) -> None:
     rows = uniform.sample(3000, random_state=0)
-    fitted = small(zeta=0.3, outcome_model=WithAction(LinearRegression())).fit(bandit_log(rows))
+    fitted = small_logged_net(zeta=0.3, outcome_model=WithAction(LinearRegression())).fit(bandit_log(rows))
     assert len(fitted.overlap_.actions) == len(fitted.overlap_.counts) == 34
     assert fitted.overlap_.counts.sum() == 3000
     assert fitted.overlap_.smallest_propensity.min() == pytest.approx(1 / 34)
@@ -262,13 +256,13 @@ def test_open_bandit_fit(uniform: pd.DataFrame) -> None:
 )
 def test_classes_learned_from_right_or_wrong(name: str, train: int, outcome_model: Any, least: float) -> None:
     """A class drawn at random and whether it was the right one: uniform earns 1/K, the policy much more."""
-    rows = read(name).sample(frac=1.0, random_state=0)
+    rows = read_csv(name).sample(frac=1.0, random_state=0)
     x, truth = rows.drop(columns="class").to_numpy(float), rows["class"].to_numpy()
     labels = np.unique(truth)
     tried = np.random.default_rng(0).choice(labels, len(truth))
     right, chance = (tried == truth).astype(float), 1 / len(labels)
     config = FitConfig(max_epochs=60, learning_rate=0.01)
-    fitted = small(model=MLP(hidden=(32,)), outcome_model=outcome_model, fit_config=config)
+    fitted = small_logged_net(zeta=[3.0, 0.3], model=MLP(hidden=(32,)), outcome_model=outcome_model, fit_config=config)
     fitted.fit(x[:train], right[:train], action=tried[:train], propensity=chance)
     assert fitted.actions_.tolist() == labels.tolist()
     x, truth, tried, right = (part[train:] for part in (x, truth, tried, right))

@@ -18,7 +18,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from support.data import FOLDER, data_file
+from support.data import FOLDER, data_file, data_package
 
 import gbpl.datasets
 from gbpl import FitConfig, FullFeedback, GBPLNet, Linear, LoggedFeedback
@@ -64,7 +64,7 @@ def _no_folder_but_the_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def get(name: str, **options: Any) -> Dataset:
     """The set, or a skip that says what is missing. Its frame is shared: not to be changed."""
     if name in CARRIED:
-        pytest.importorskip(CARRIED[name])
+        data_package(CARRIED[name])
     if name in FILES or name in REGRESSION:
         options["data_dir"] = data_file(FILES.get(name, f"{name}.csv")).parent
     return load(name, **options)
@@ -312,7 +312,7 @@ INDUSTRIES = ["NoDur", "Durbl", "Manuf", "Enrgy", "Chems", "BusEq", "Telcm", "Ut
 
 
 def raw_french() -> pd.DataFrame:
-    return pytest.importorskip("linearmodels.datasets.french").load()
+    return data_package("linearmodels.datasets.french").load()
 
 
 def test_french_has_all_returns_and_the_months_before() -> None:
@@ -506,7 +506,7 @@ def test_regression_sets_have_made_outcomes() -> None:
 # Files and packages that are not there
 
 
-def write(path: Path, text: str) -> None:
+def write_file(path: Path, text: str) -> None:
     if path.suffix == ".gz":
         path.write_bytes(gzip.compress(text.encode()))
     else:
@@ -529,7 +529,7 @@ def test_a_file_that_is_not_there_is_named(name: str, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("end", ["", ".gz"])
 def test_files_are_read_from_the_folder_named(end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / f"jtpa_kt.csv{end}", "\ufeffD, earnings ,prevearn,edu,other\n1,10,2.5,12,x\n\n0,0,,11,y\n")
+    write_file(tmp_path / f"jtpa_kt.csv{end}", "\ufeffD, earnings ,prevearn,edu,other\n1,10,2.5,12,x\n\n0,0,,11,y\n")
     for options in ({"data_dir": tmp_path}, {"data_dir": str(tmp_path)}, {}):
         if not options:
             monkeypatch.setenv(DATA_DIR_VARIABLE, str(tmp_path))
@@ -555,16 +555,16 @@ def test_files_are_read_from_the_folder_named(end: str, tmp_path: Path, monkeypa
     ],
 )
 def test_a_wrong_file_is_named_with_its_rule(text: str, message: str, tmp_path: Path) -> None:
-    write(tmp_path / "jtpa_kt.csv", text)
+    write_file(tmp_path / "jtpa_kt.csv", text)
     with pytest.raises(ValueError, match=message):
         load("jtpa", data_dir=tmp_path)
 
 
 def test_a_file_of_classes_needs_them(tmp_path: Path) -> None:
-    write(tmp_path / "vehicle.csv", "x1,x2\n1,2\n")
+    write_file(tmp_path / "vehicle.csv", "x1,x2\n1,2\n")
     with pytest.raises(ValueError, match=r"vehicle\.csv has no column 'class'; its columns are 'x1', 'x2'"):
         load("vehicle", data_dir=tmp_path)
-    write(tmp_path / "vehicle.csv", "x1,class\n1,van\n2,bus\n3,van\n")
+    write_file(tmp_path / "vehicle.csv", "x1,class\n1,van\n2,bus\n3,van\n")
     data = load("vehicle", data_dir=tmp_path)
     assert (data.features, data.outcomes) == (["x1"], ["bus", "van"])
     assert data.frame["van"].tolist() == [1, 0, 1]

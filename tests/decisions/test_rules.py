@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linear_sum_assignment
 
-from gbpl.decisions.assess import assess
-from gbpl.decisions.capacity import capacity_rule
+from gbpl import assess, capacity_rule, defer_rule, disagreement, map_rule, threshold_rule
 from gbpl.decisions.decisions import DEFER, Rule
-from gbpl.decisions.rules import apply_costs, defer_rule, disagreement, map_rule, threshold_rule
+from gbpl.decisions.rules import apply_costs
 
 ALPHAS = (0.05, 0.1, 0.2, 0.3)  # the paper's
 DRAWS = 40
@@ -60,11 +59,11 @@ def test_disagreement_of_two_actions_is_the_papers(p: list[float]) -> None:
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_disagreement_is_0_where_draws_agree_and_1_where_they_are_split_evenly(count: int) -> None:
     table = np.vstack([np.eye(count), np.full(count, 1.0 / count), shares(50, count)])
-    found = disagreement(table)
-    assert_allclose(found[:count], 0.0)
-    assert_allclose(found[count], 1.0)
-    assert_allclose(found, [(1.0 - max(row)) / (1.0 - 1.0 / count) for row in table], atol=1e-12)
-    assert np.all((found >= 0.0) & (found <= 1.0))
+    split = disagreement(table)
+    assert_allclose(split[:count], 0.0)
+    assert_allclose(split[count], 1.0)
+    assert_allclose(split, [(1.0 - max(row)) / (1.0 - 1.0 / count) for row in table], atol=1e-12)
+    assert np.all((split >= 0.0) & (split <= 1.0))
 
 
 def test_disagreement_by_hand() -> None:
@@ -78,20 +77,20 @@ def test_disagreement_by_hand() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_threshold_rule_of_two_actions_is_the_papers(alpha: float, dtype: type) -> None:
     count = np.arange(DRAWS + 1)  # every share there is, p = 1 - alpha among them
-    found = threshold_rule(two(count / DRAWS).astype(dtype), alpha=alpha)
-    assert_array_equal(found.action, count > round((1.0 - alpha) * DRAWS))  # p > 1 - alpha, in whole draws
+    actions = threshold_rule(two(count / DRAWS).astype(dtype), alpha=alpha)
+    assert_array_equal(actions.action, count > round((1.0 - alpha) * DRAWS))  # p > 1 - alpha, in whole draws
     p = count / DRAWS
-    assert_allclose(found.probability, two(p), atol=1e-6)
-    assert_allclose(found.disagreement, 2.0 * np.minimum(p, 1.0 - p), atol=1e-6)
+    assert_allclose(actions.probability, two(p), atol=1e-6)
+    assert_allclose(actions.disagreement, 2.0 * np.minimum(p, 1.0 - p), atol=1e-6)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
 @pytest.mark.parametrize("default", [0, 1, 2, 3])
 def test_threshold_rule_of_many_actions_row_by_row(alpha: float, default: int) -> None:
     table = shares(200, 4)
-    found = threshold_rule(table, alpha=alpha, default=default).action
+    actions = threshold_rule(table, alpha=alpha, default=default).action
     left = 0
-    for row, action in zip(np.round(table * DRAWS).astype(int), found, strict=True):
+    for row, action in zip(np.round(table * DRAWS).astype(int), actions, strict=True):
         others = [a for a in range(4) if a != default]
         if DRAWS - row[default] > round((1.0 - alpha) * DRAWS):
             left += 1
@@ -118,18 +117,18 @@ def test_a_larger_alpha_never_returns_a_row_to_the_default() -> None:
 
 
 def test_defer_rule_hands_over_rows_above_the_level() -> None:
-    found = defer_rule(np.array([2, 1, 0]), np.array([0.5, 0.51, 0.0]), level=0.5)
-    assert_array_equal(found.action, [2, 1, 0])
-    assert_array_equal(found.deferred, [False, True, False])
+    actions = defer_rule(np.array([2, 1, 0]), np.array([0.5, 0.51, 0.0]), level=0.5)
+    assert_array_equal(actions.action, [2, 1, 0])
+    assert_array_equal(actions.deferred, [False, True, False])
 
 
 def test_defer_rule_keeps_what_the_rule_knew() -> None:
     table = two([0.02, 0.6])
-    found = defer_rule(map_rule(table), disagreement(table), level=0.3)
-    assert_array_equal(found.action, [0, 1])
-    assert_array_equal(found.deferred, [False, True])
-    assert_allclose(found.probability, table)
-    assert_allclose(found.disagreement, [0.04, 0.8])
+    actions = defer_rule(map_rule(table), disagreement(table), level=0.3)
+    assert_array_equal(actions.action, [0, 1])
+    assert_array_equal(actions.deferred, [False, True])
+    assert_allclose(actions.probability, table)
+    assert_allclose(actions.disagreement, [0.04, 0.8])
 
 
 def test_one_level_of_deferral_is_the_default_everywhere() -> None:
@@ -164,11 +163,11 @@ small = st.integers(-4, 6).map(float)  # whole numbers, so that ties come up
 @given(st.lists(small, min_size=1, max_size=7), st.integers(0, 7))
 def test_one_limited_action_is_given_as_well_as_can_be(gains: list[float], places: int) -> None:
     gain = np.column_stack([np.zeros(len(gains)), gains])
-    found = capacity_rule(gain, capacity={1: places})
-    assert np.sum(found.action == 1) <= places
-    assert_allclose(total(gain, found.action), best_total(gain, {1: places}))
-    assert_allclose(found.expected_gain, gain[np.arange(len(gain)), found.action])
-    assert np.all(gain[found.action == 1, 1] > 0.0)
+    actions = capacity_rule(gain, capacity={1: places})
+    assert np.sum(actions.action == 1) <= places
+    assert_allclose(total(gain, actions.action), best_total(gain, {1: places}))
+    assert_allclose(actions.expected_gain, gain[np.arange(len(gain)), actions.action])
+    assert np.all(gain[actions.action == 1, 1] > 0.0)
 
 
 @settings(deadline=None, max_examples=50)
@@ -178,9 +177,9 @@ def test_one_limited_action_beside_an_unlimited_one(
 ) -> None:
     gain = np.array(gains)
     limited = (default + 1) % 3
-    found = capacity_rule(gain, capacity={limited: places}, default=default)
-    assert np.sum(found.action == limited) <= places
-    assert_allclose(total(gain, found.action), best_total(gain, {limited: places}))
+    actions = capacity_rule(gain, capacity={limited: places}, default=default)
+    assert np.sum(actions.action == limited) <= places
+    assert_allclose(total(gain, actions.action), best_total(gain, {limited: places}))
 
 
 def test_a_place_goes_where_it_adds_most_to_what_the_row_has_without_it() -> None:
@@ -206,11 +205,11 @@ def test_several_limited_actions_keep_to_their_places_and_come_close_to_the_best
 ) -> None:
     gain = np.column_stack([np.zeros(len(gains)), np.array(gains)])
     places = {1: limits[0], 2: limits[1]}
-    found = capacity_rule(gain, capacity=places)
-    assert all(np.sum(found.action == a) <= n for a, n in places.items())
+    actions = capacity_rule(gain, capacity=places)
+    assert all(np.sum(actions.action == a) <= n for a, n in places.items())
     best = best_total(gain, places)
     assert_allclose(largest_total(gain, places, 0), best)
-    assert 2.0 * total(gain, found.action) >= best - 1e-9
+    assert 2.0 * total(gain, actions.action) >= best - 1e-9
 
 
 def test_a_place_is_filled_by_a_row_that_has_another_place() -> None:
@@ -223,9 +222,9 @@ def test_many_rows_get_nearly_the_largest_total_gain() -> None:
     gain = np.random.default_rng(0).normal(size=(300, 5))
     gain[:, 3] = 0.0
     places = {0: 20, 1: 70, 2: 5, 4: 300}
-    found = capacity_rule(gain, capacity=places, default=3)
-    assert all(np.sum(found.action == a) <= n for a, n in places.items())
-    assert total(gain, found.action) >= 0.999 * largest_total(gain, places, 3)
+    actions = capacity_rule(gain, capacity=places, default=3)
+    assert all(np.sum(actions.action == a) <= n for a, n in places.items())
+    assert total(gain, actions.action) >= 0.999 * largest_total(gain, places, 3)
 
 
 def test_only_differences_from_the_default_count() -> None:
@@ -262,24 +261,24 @@ def test_apply_costs() -> None:
 def test_inclusion_is_the_share_of_draws_that_would_rule_so_alone(count: int) -> None:
     draws = np.random.default_rng(2).normal(0.3, 1.0, size=(25, 12, count))
     capacity = {1: 3} if count == 2 else {1: 3, 2: 0.25}
-    found = capacity_rule(draws, capacity=capacity)
+    actions = capacity_rule(draws, capacity=capacity)
     alone = np.stack([capacity_rule(draw, capacity=capacity).action for draw in draws])
-    assert_array_equal(found.action, capacity_rule(draws.mean(axis=0), capacity=capacity).action)
+    assert_array_equal(actions.action, capacity_rule(draws.mean(axis=0), capacity=capacity).action)
     for i in range(12):
-        assert_allclose(found.inclusion[i], np.mean(alone[:, i] != 0))
+        assert_allclose(actions.inclusion[i], np.mean(alone[:, i] != 0))
         for a in range(count):
-            assert_allclose(found.probability[i, a], np.mean(alone[:, i] == a))
-    assert_allclose(found.disagreement, disagreement(found.probability))
-    assert {"action", "probability of 1", "disagreement", "expected gain", "inclusion"} <= found.to_dict().keys()
+            assert_allclose(actions.probability[i, a], np.mean(alone[:, i] == a))
+    assert_allclose(actions.disagreement, disagreement(actions.probability))
+    assert {"action", "probability of 1", "disagreement", "expected gain", "inclusion"} <= actions.to_dict().keys()
 
 
 def test_inclusion_by_hand() -> None:
     gain = np.array([[3.0, 2.0, -1.0], [1.0, 2.0, 0.5]])  # two draws of three rows' gains, one place
     draws = np.stack([np.zeros_like(gain), gain], axis=-1)
-    found = capacity_rule(draws, capacity={1: 1})
-    assert_array_equal(found.action, [1, 0, 0])  # means 2, 2, -0.25: the tie goes to the earlier row
-    assert_allclose(found.inclusion, [0.5, 0.5, 0.0])
-    assert_allclose(found.expected_gain, [2.0, 0.0, 0.0])
+    actions = capacity_rule(draws, capacity={1: 1})
+    assert_array_equal(actions.action, [1, 0, 0])  # means 2, 2, -0.25: the tie goes to the earlier row
+    assert_allclose(actions.inclusion, [0.5, 0.5, 0.0])
+    assert_allclose(actions.expected_gain, [2.0, 0.0, 0.0])
 
 
 # What a rule costs.
@@ -288,18 +287,18 @@ def test_inclusion_by_hand() -> None:
 def test_assess_by_hand() -> None:
     outcomes = np.array([[0.0, 1.0], [2.0, 1.0], [5.0, 5.0], [0.0, 4.0]])
     p = np.array([0.93, 0.5, 0.05, 1.0])
-    found = assess(
+    assessment = assess(
         threshold_rule(two(p), alpha=0.05), outcomes, reference=np.array([1, 1, 0, 1]), action_probability=two(p),
         alpha=0.05,
     )  # fmt: skip
-    assert found.welfare == (0.0 + 2.0 + 5.0 + 4.0) / 4
-    assert found.reference_welfare == (1.0 + 1.0 + 5.0 + 4.0) / 4
-    assert found.difference == 0.0
-    assert_allclose(found.difference_se, np.std([-1.0, 1.0, 0.0, 0.0]) / np.sqrt(4))
-    assert found.uncertain_rate == 0.75  # 0.05 <= p <= 0.95
-    assert found.change_rate == 0.5
-    assert found.deferred_share == 0.0
-    assert found.assumed == "no row is deferred"
+    assert assessment.welfare == (0.0 + 2.0 + 5.0 + 4.0) / 4
+    assert assessment.reference_welfare == (1.0 + 1.0 + 5.0 + 4.0) / 4
+    assert assessment.difference == 0.0
+    assert_allclose(assessment.difference_se, np.std([-1.0, 1.0, 0.0, 0.0]) / np.sqrt(4))
+    assert assessment.uncertain_rate == 0.75  # 0.05 <= p <= 0.95
+    assert assessment.change_rate == 0.5
+    assert assessment.deferred_share == 0.0
+    assert assessment.assumed == "no row is deferred"
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
@@ -308,10 +307,12 @@ def test_assess_by_hand() -> None:
 def test_uncertain_rate_row_by_row(alpha: float, count: int, dtype: type) -> None:
     table = shares(200, count)
     zeros = np.zeros(200, int)
-    found = assess(zeros, np.zeros((200, count)), reference=zeros, action_probability=table.astype(dtype), alpha=alpha)
+    assessment = assess(
+        zeros, np.zeros((200, count)), reference=zeros, action_probability=table.astype(dtype), alpha=alpha
+    )
     left = DRAWS - np.round(table[:, 0] * DRAWS)
     edge = round(alpha * DRAWS)
-    assert_allclose(found.uncertain_rate, np.mean([edge <= n <= DRAWS - edge for n in left]))
+    assert_allclose(assessment.uncertain_rate, np.mean([edge <= n <= DRAWS - edge for n in left]))
     assert assess(zeros, np.zeros((200, count)), reference=zeros).uncertain_rate is None
 
 
@@ -339,14 +340,14 @@ def test_deferred_rows_are_worth_what_is_assumed_and_that_is_said() -> None:
     reference = np.array([0, 1])
     values = {"best": 4.0, "reference": 3.0}
     for how, value in values.items():
-        found = assess(decision, outcomes, reference=reference, deferred_value=how)
-        assert found.welfare == (0.0 + value) / 2
-        assert found.difference == (value - 3.0) / 2
-        assert (found.deferred_share, found.change_rate) == (0.5, 0.0)  # not counted as changed
-        assert how in found.assumed
-    found = assess(decision, outcomes, reference=reference, deferred_value=np.array([99.0, 2.5]))
-    assert found.welfare == 1.25
-    assert "given" in found.assumed
+        assessment = assess(decision, outcomes, reference=reference, deferred_value=how)
+        assert assessment.welfare == (0.0 + value) / 2
+        assert assessment.difference == (value - 3.0) / 2
+        assert (assessment.deferred_share, assessment.change_rate) == (0.5, 0.0)  # not counted as changed
+        assert how in assessment.assumed
+    assessment = assess(decision, outcomes, reference=reference, deferred_value=np.array([99.0, 2.5]))
+    assert assessment.welfare == 1.25
+    assert "given" in assessment.assumed
 
 
 # Errors say the value, the rule and the remedy.

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.data import data_package
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "examples"
+CARRIED = {"treatment_choice": "causaldata", "portfolio": "linearmodels"}
 NAMES = ["treatment_choice", "email_targeting", "many_actions", "portfolio", "defer"]
 INCLUDED = re.compile(r'^-+8<-+ "([^"]+)"$', re.MULTILINE)
 
@@ -31,14 +33,16 @@ def example(name: str) -> ModuleType:
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     """What `main` of an example returns, run once, with its pictures in the folder `figures`."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def run(name: str, **given: Any) -> Any:
-        if name not in found:
+        if name in CARRIED:
+            data_package(CARRIED[name])
+        if name not in results:
             folder = tmp_path_factory.mktemp(name)
-            found[name] = example(name).main(figures=folder, **given)
+            results[name] = example(name).main(figures=folder, **given)
             assert [path.name for path in folder.iterdir()] == [f"{name}.png"]
-        return found[name]
+        return results[name]
 
     return run
 
@@ -77,9 +81,9 @@ def test_script_says_what_it_takes(name: str) -> None:
 
 
 def test_treatment_choice_keeps_to_its_places(ran: Callable[..., Any], tmp_path: Path) -> None:
-    found = ran("treatment_choice", data_dir=tmp_path)  # an empty folder: the trials of packages only
-    assert set(found) == {"thornton_hiv", "nsw"}
-    for name, part in found.items():
+    results = ran("treatment_choice", data_dir=tmp_path)  # an empty folder: the trials of packages only
+    assert set(results) == {"thornton_hiv", "nsw"}
+    for name, part in results.items():
         assert 0.45 <= part["places"] <= 0.5, name
         line = part["curve"]
         assert line["rule"][0] == line["lot"][0] == 0.0
@@ -97,9 +101,9 @@ def test_treatment_choice_says_what_is_settled_and_what_is_not(ran: Callable[...
 
 
 def test_email_policy_is_truly_better_than_every_single_arm(ran: Callable[..., Any], tmp_path: Path) -> None:
-    found = ran("email_targeting", data_dir=tmp_path)
-    truth, lines = found["truth"], found["lines"]
-    assert found["source"] == "email"
+    results = ran("email_targeting", data_dir=tmp_path)
+    truth, lines = results["truth"], results["lines"]
+    assert results["source"] == "email"
     assert max(truth.values()) == truth["best"]
     alone = [value for label, value in truth.items() if label.startswith("everybody")]
     assert len(alone) == 3
@@ -109,31 +113,31 @@ def test_email_policy_is_truly_better_than_every_single_arm(ran: Callable[..., A
     for line in lines[1:]:
         assert line["gain_ends"][0] < line["true_gain"] < line["gain_ends"][1], line["label"]
         assert line["chance"] > 0.99
-    assert sum(found["shares"].values()) == pytest.approx(1.0)
+    assert sum(results["shares"].values()) == pytest.approx(1.0)
 
 
 def test_digits_are_read_from_guesses(ran: Callable[..., Any]) -> None:
-    found, log = (ran("many_actions")[part] for part in ("policies", "log"))
+    policies, log = (ran("many_actions")[part] for part in ("policies", "log"))
     assert log["hits"] < 0.1 * log["rows"]  # worse than guessing at random
     for name in ("dr", "ipw", "dm"):
-        assert found[name]["accuracy"] > 0.75 > 7 * log["truth"], name
-        assert found[name]["log"]["low"] - 0.05 < found[name]["accuracy"] < found[name]["log"]["high"], name
-    labels = found["labels, 1,200 rows"]["accuracy"]
+        assert policies[name]["accuracy"] > 0.75 > 7 * log["truth"], name
+        assert policies[name]["log"]["low"] - 0.05 < policies[name]["accuracy"] < policies[name]["log"]["high"], name
+    labels = policies["labels, 1,200 rows"]["accuracy"]
     assert labels > 0.95
-    assert found["dr"]["accuracy"] < labels - 0.03  # what it costs to have one guess per picture
-    assert found["dr"]["accuracy"] == pytest.approx(found["labels, 120 rows"]["accuracy"], abs=0.06)
+    assert policies["dr"]["accuracy"] < labels - 0.03  # what it costs to have one guess per picture
+    assert policies["dr"]["accuracy"] == pytest.approx(policies["labels, 120 rows"]["accuracy"], abs=0.06)
 
 
 def test_portfolio_weights_are_portfolios_and_follow_zeta(ran: Callable[..., Any]) -> None:
-    found = ran("portfolio")
-    for name, weights in found["weights"].items():
+    results = ran("portfolio")
+    for name, weights in results["weights"].items():
         assert np.all(weights >= 0), name
         np.testing.assert_allclose(weights.sum(axis=1), 1.0, atol=1e-5, err_msg=name)
-    by_zeta = [found["measures"][f"gbpl, zeta {zeta}"]["assets"] for zeta in (0.01, 0.03, 0.1, 0.3)]
+    by_zeta = [results["measures"][f"gbpl, zeta {zeta}"]["assets"] for zeta in (0.01, 0.03, 0.1, 0.3)]
     assert by_zeta == sorted(by_zeta)
     assert by_zeta[0] < 8
     assert by_zeta[-1] > 11
-    np.testing.assert_allclose(found["posterior"]["weights"].sum(axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(results["posterior"]["weights"].sum(axis=1), 1.0, atol=1e-5)
 
 
 def test_portfolio_does_not_look_ahead(ran: Callable[..., Any]) -> None:
@@ -156,15 +160,17 @@ def test_portfolio_measures_are_those_of_the_textbook() -> None:
     rng = np.random.default_rng(0)
     returns, bill = 0.01 + 0.05 * rng.normal(size=(1200, 2)), np.full(1200, 0.002)
     weights = {"equal": np.full((1200, 2), 0.5), "first": np.tile([1.0, 0.0], (1200, 1))}
-    found = module.measures(weights, returns, bill)
+    measures = module.measures(weights, returns, bill)
     excess = returns[:, 0] - 0.002
-    assert found["first"]["mean"] == pytest.approx(12 * excess.mean())
-    assert found["first"]["sharpe"] == pytest.approx(np.sqrt(12) * excess.mean() / excess.std())
-    assert found["first"]["mean se"] == pytest.approx(12 * excess.std() / np.sqrt(1200), rel=0.15)  # independent months
-    assert found["first"]["mean gain"] == pytest.approx(6 * (returns[:, 0] - returns[:, 1]).mean())
-    assert found["first"]["turnover"] == 0.0
-    assert found["equal"]["turnover"] > 0.0
-    assert found["equal"]["assets"] == pytest.approx(2.0)
+    assert measures["first"]["mean"] == pytest.approx(12 * excess.mean())
+    assert measures["first"]["sharpe"] == pytest.approx(np.sqrt(12) * excess.mean() / excess.std())
+    assert measures["first"]["mean se"] == pytest.approx(
+        12 * excess.std() / np.sqrt(1200), rel=0.15
+    )  # independent months
+    assert measures["first"]["mean gain"] == pytest.approx(6 * (returns[:, 0] - returns[:, 1]).mean())
+    assert measures["first"]["turnover"] == 0.0
+    assert measures["equal"]["turnover"] > 0.0
+    assert measures["equal"]["assets"] == pytest.approx(2.0)
     covariance, mean = np.cov(returns.T), returns.mean(axis=0)
     best = module.mean_variance(returns, 4.0)
     assert best.sum() == pytest.approx(1.0)
@@ -176,10 +182,10 @@ def test_portfolio_measures_are_those_of_the_textbook() -> None:
 
 
 def test_deferring_is_as_its_level_says_and_beats_lots(ran: Callable[..., Any]) -> None:
-    found = ran("defer")
-    split, known = found["disagreement"], found["known"]
+    results = ran("defer")
+    split, known = results["disagreement"], results["known"]
     assert known["best"] > known["rule"] > max(known["wait"], known["treat"])
-    for cost, curve in found["curves"].items():
+    for cost, curve in results["curves"].items():
         for line in curve:
             assert line["share"] == pytest.approx(np.mean(split > line["level"]))
             assert line["welfare"] == pytest.approx(known["rule"] + line["gain"])
@@ -187,10 +193,10 @@ def test_deferring_is_as_its_level_says_and_beats_lots(ran: Callable[..., Any]) 
         middle = [line for line in curve if 0.02 < line["share"] < 0.9]
         assert middle
         assert all(line["welfare"] > line["by_lot"] for line in middle), cost
-    gains = [max(line["gain"] for line in found["curves"][cost]) for cost in sorted(found["curves"])]
+    gains = [max(line["gain"] for line in results["curves"][cost]) for cost in sorted(results["curves"])]
     assert gains == sorted(gains, reverse=True)  # dearer time, less to gain
-    assert found["curves"][0.0][0]["gain"] < 0 < gains[0]  # everybody to the clinician is worse than nobody
-    wrong = [part["wrong"] for part in found["groups"] if part["share"] > 0.01]
+    assert results["curves"][0.0][0]["gain"] < 0 < gains[0]  # everybody to the clinician is worse than nobody
+    wrong = [part["wrong"] for part in results["groups"] if part["share"] > 0.01]
     assert wrong == sorted(wrong)
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from support.checks import nearest_on_simplex
 from support.cli import people, run, write
 
 import gbpl.estimators.gbpl
@@ -20,11 +21,10 @@ import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
 import gbpl.path.path
-from gbpl import GBPL, MLP, FitConfig, GBPLNet, PosteriorError, fit_many, load
+from gbpl import GBPL, MLP, FitConfig, ForestFeatures, GBPLNet, PosteriorError, fit_many, load
 from gbpl.datasets import BinaryDesign
 from gbpl.fitting.apply import Mixed, Mixture, member_policies, one_member, taken
 from gbpl.path.out_of_fold import ZetaPath
-from gbpl.trees.forest import ForestFeatures
 
 ROWS, FOLDS = 300, 2
 NETWORK, FOREST = MLP(hidden=(8,)), ForestFeatures(trees=12, depth=3, components=8)
@@ -54,16 +54,16 @@ def gains(x: np.ndarray, actions: int) -> np.ndarray:
     return np.column_stack(steps[:actions])
 
 
-def rows_of(n: int, actions: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def stepped_sample(n: int, actions: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features, outcomes of every action, and an action at random."""
     rng = np.random.default_rng([seed, actions])
     x = rng.normal(size=(n, 3))
     return x, gains(x, actions) + 0.3 * rng.normal(size=(n, actions)), rng.integers(0, actions, n)
 
 
-X, Y, _ = rows_of(ROWS, 3)
-NEW = rows_of(70, 3, seed=9)[0]
-LOG_X, LOG_Y, LOG_A = rows_of(ROWS, 2)
+X, Y, _ = stepped_sample(ROWS, 3)
+NEW = stepped_sample(70, 3, seed=9)[0]
+LOG_X, LOG_Y, LOG_A = stepped_sample(ROWS, 2)
 LOG = {"X": LOG_X, "y": LOG_Y[np.arange(ROWS), LOG_A], "action": LOG_A, "propensity": 0.5}
 
 
@@ -71,9 +71,9 @@ def weighed(policy: Any, weights: dict[int, float], **data: Any) -> Any:
     """Fitted, with these weights of the path's entries in place of those that it would find."""
 
     def given(path: ZetaPath) -> np.ndarray:
-        found = np.zeros(len(path.zeta))
-        found[list(weights)] = list(weights.values())
-        return found
+        entry_weights = np.zeros(len(path.zeta))
+        entry_weights[list(weights)] = list(weights.values())
+        return entry_weights
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gbpl.path.path, "average_weights", given)
@@ -127,15 +127,6 @@ def test_history_names_the_model_of_every_member(policy: GBPL) -> None:
     assert_allclose([entry["zeta"] for entry in policy.history_], np.repeat(policy.zeta_path_.zeta, FOLDS))
 
 
-def on_simplex(point: np.ndarray) -> np.ndarray:
-    """The nearest point with entries >= 0 and sum one, by bisection on what is taken off every entry."""
-    low, high = point.min() - 1.0, point.max()
-    for _ in range(80):
-        level = (low + high) / 2.0
-        low, high = (level, high) if np.maximum(point - level, 0.0).sum() > 1.0 else (low, level)
-    return np.maximum(point - low, 0.0)
-
-
 def test_probabilities_are_the_weighted_mixture_of_the_members(policy: GBPL) -> None:
     """proj(1/K + sum_m weight_m (delta_m - 1/K)), scores restated: tanh for two actions, softmax for three."""
     new = NEW.astype(np.float32)
@@ -150,7 +141,7 @@ def test_probabilities_are_the_weighted_mixture_of_the_members(policy: GBPL) -> 
         else:
             delta = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
         total += weight * (delta - 1.0 / count)
-    expected = np.array([on_simplex(row) for row in 1.0 / count + total])
+    expected = nearest_on_simplex(1.0 / count + total)
     assert_allclose(policy.predict_proba(new), expected, atol=2e-5)
 
 
@@ -158,13 +149,13 @@ def test_members_are_taken_in_the_order_asked_for(policy: GBPL) -> None:
     owner = policy.params_.owner
     asked = [len(owner) - 1, 0, len(owner) // 2, 1, len(owner) - 1]
     assert len(set(owner[asked])) == 2
-    found = taken(policy.params_, asked)
-    assert_array_equal(found.owner, owner[asked])
+    chosen = taken(policy.params_, asked)
+    assert_array_equal(chosen.owner, owner[asked])
     x = NEW.astype(np.float32)
     whole = member_policies(policy.model_, policy.surrogate_, policy.params_, x)
-    assert_allclose(member_policies(policy.model_, policy.surrogate_, found, x), whole[asked], atol=1e-6)
+    assert_allclose(member_policies(policy.model_, policy.surrogate_, chosen, x), whole[asked], atol=1e-6)
     for place, number in enumerate(asked):
-        model, params = one_member(policy.model_, found, place)
+        model, params = one_member(policy.model_, chosen, place)
         same, expected = one_member(policy.model_, policy.params_, number)
         assert model == same
         assert_array_equal(params[-1]["weight"], expected[-1]["weight"])
@@ -287,9 +278,9 @@ def test_another_engine_refits_the_same(logged: GBPL) -> None:
 
 
 def test_it_is_certified(logged: GBPL) -> None:
-    found = logged.certificate(outcome_range=(-5.0, 5.0), draws=10)
-    assert -5.0 <= found.lower < found.estimate
-    assert found.n == ROWS
+    certificate = logged.certificate(outcome_range=(-5.0, 5.0), draws=10)
+    assert -5.0 <= certificate.lower < certificate.estimate
+    assert certificate.n == ROWS
 
 
 def test_a_step_is_decided_better_than_by_networks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +306,7 @@ def test_a_step_is_decided_better_than_by_networks(monkeypatch: pytest.MonkeyPat
 def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Rows have the same numbers, hence folds and statistics; the order within a pass is another."""
     monkeypatch.setattr(gbpl.estimators.gbplnet, "LARGE", 1_000)
-    x, outcomes, _ = rows_of(3_000, 2, seed=3)
+    x, outcomes, _ = stepped_sample(3_000, 2, seed=3)
     columns = {"a": x[:, 0], "b": x[:, 1], "c": x[:, 2], "wait": outcomes[:, 0], "treat": outcomes[:, 1]}
     file = write(tmp_path / "rows.parquet", columns)
     settings: Any = {"zeta": 1.0, "actions": ["wait", "treat"]}
@@ -329,7 +320,7 @@ def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.M
     assert_allclose(there.standardizer_.mean, here.standardizer_.mean, atol=1e-9)
     assert_allclose(there.standardizer_.scale, here.standardizer_.scale, rtol=1e-9)
     assert len(there.history_) == len(here.history_) == FOLDS
-    new = rows_of(1_000, 2, seed=4)[0]
+    new = stepped_sample(1_000, 2, seed=4)[0]
     best = np.where(gains(new, 2)[:, 1] > 0.0, "treat", "wait")
     assert np.mean(there.predict(new) == here.predict(new)) > 0.95
     assert min(np.mean(policy.predict(new) == best) for policy in (here, there)) > 0.8

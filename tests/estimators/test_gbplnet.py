@@ -12,100 +12,62 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from support.calls import Call, record_calls
+from support.checks import assert_same_fit, hidden_layer_policy, nearest_on_simplex
+from support.policies import small_net
+from support.samples import outcomes_table
 
 import gbpl.fitting.stack
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear
-from gbpl.fitting.stack import StackFit
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, fit_many
 
 ROWS = 60
-TINY = FitConfig(max_epochs=10, learning_rate=0.03)
 LONG = FitConfig(max_epochs=40, learning_rate=0.03)
 
 
-def small(**changes: Any) -> GBPLNet:
-    given = {"zeta": 1.0, "committee": 2, "model": MLP(hidden=(4,), activation="relu"), "fit_config": TINY}
-    return GBPLNet(**{**given, "random_state": 0, "device": "cpu", "progress": False, **changes})
-
-
-def table(count: int = 2, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
-    """Features and outcomes; action 1 is good where the first feature is positive."""
-    rng = np.random.default_rng(count)
-    x = rng.normal(size=(rows, 3))
-    y = 0.3 * rng.normal(size=(rows, count))
-    y[:, 1] += x[:, 0]
-    return x, y
-
-
-X, Y = table(2)
-X4, Y4 = table(4)
+X, Y = outcomes_table(2)
+X4, Y4 = outcomes_table(4)
 NEW = np.random.default_rng(99).normal(size=(30, 3))
 
 
 @pytest.fixture(scope="session")
 def policy() -> GBPLNet:
     """Two actions, zeta averaged; no test changes it."""
-    return small(zeta="auto", actions=["wait", "treat"]).fit(X, Y)
+    return small_net(zeta="auto", actions=["wait", "treat"]).fit(X, Y)
+
+
+@pytest.fixture
+def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Calls of `fit_stack` while the test runs."""
+    return record_calls(monkeypatch, "fit_stack", gbpl.fitting.stack)
 
 
 @pytest.fixture(scope="session")
 def policy4() -> GBPLNet:
     """Four actions, zeta averaged; no test changes it."""
-    return small(zeta="auto").fit(X4, Y4)
-
-
-def assert_same_fit(one: GBPLNet, other: GBPLNet, x: Any = NEW) -> None:
-    """Bit for bit."""
-    for a, b in zip(one.params_, other.params_, strict=True):
-        for name in a:
-            assert_array_equal(a[name], b[name])
-    assert_array_equal(one.member_weights_, other.member_weights_)
-    assert_array_equal(one.predict_proba(x), other.predict_proba(x))
-    assert_array_equal(one.predict(x), other.predict(x))
+    return small_net(zeta="auto").fit(X4, Y4)
 
 
 # -- the policy -------------------------------------------------------------------------------------------
 
 
-def member_policy(policy: GBPLNet, member: int, x: np.ndarray) -> np.ndarray:
-    """Forward pass of one member in NumPy: a hidden ReLU layer, then tanh (two actions) or softmax."""
-    (w1, b1), (w2, b2) = (
-        (np.asarray(layer["weight"][member], float), layer["bias"][member]) for layer in policy.params_
-    )
-    raw = np.maximum(x @ w1 + b1, 0.0) @ w2 + b2
-    if raw.shape[1] == 1:
-        f = np.tanh(raw[:, 0])
-        return np.stack([(1 - f) / 2, (1 + f) / 2], axis=1)
-    exponential = np.exp(raw - raw.max(axis=1, keepdims=True))
-    return exponential / exponential.sum(axis=1, keepdims=True)
-
-
-def nearest_on_simplex(point: np.ndarray) -> np.ndarray:
-    """Projection of one point: max(point - c, 0), with c found by halving so that it sums to one."""
-    low, high = point.min() - 1.0, point.max()
-    for _ in range(100):
-        c = (low + high) / 2
-        low, high = (c, high) if np.maximum(point - c, 0.0).sum() > 1.0 else (low, c)
-    return np.maximum(point - c, 0.0)
-
-
 @pytest.mark.parametrize(("count", "zeta"), [(2, 1.0), (2, "auto"), (4, "auto")])
 def test_policy_is_the_average_of_its_members(count: int, zeta: Any) -> None:
-    x, y = table(count)
-    fitted = small(zeta=zeta).fit(x, y)
+    x, y = outcomes_table(count)
+    fitted = small_net(zeta=zeta).fit(x, y)
     standard = (NEW - x.mean(axis=0)) / x.std(axis=0)
     around = sum(
-        weight * (member_policy(fitted, member, standard) - 1 / count)
+        weight * (hidden_layer_policy(fitted.params_, member, standard) - 1 / count)
         for member, weight in enumerate(fitted.member_weights_)
     )
-    by_hand = np.array([nearest_on_simplex(row) for row in 1 / count + around])
+    by_hand = nearest_on_simplex(1 / count + around)
     assert_allclose(fitted.predict_proba(NEW), by_hand, atol=1e-5)
 
 
 def test_members_of_one_zeta_count_the_same() -> None:
-    fitted = small().fit(X, Y)
+    fitted = small_net().fit(X, Y)
     assert_allclose(fitted.member_weights_, 1 / 2)
     standard = (NEW - X.mean(axis=0)) / X.std(axis=0)
-    mean = np.mean([member_policy(fitted, member, standard) for member in range(2)], axis=0)
+    mean = np.mean([hidden_layer_policy(fitted.params_, member, standard) for member in range(2)], axis=0)
     assert_allclose(fitted.predict_proba(NEW), mean, atol=1e-5)
 
 
@@ -138,11 +100,11 @@ def test_a_row_is_decided_alone(policy: GBPLNet) -> None:
 
 def test_it_learns() -> None:
     clear = np.abs(NEW[:, 0]) > 0.5
-    two = small(fit_config=LONG).fit(X, Y)
+    two = small_net(fit_config=LONG).fit(X, Y)
     assert_array_equal(two.predict(NEW[clear]), NEW[clear, 0] > 0)
     outcomes = Y4.copy()
     outcomes[:, 3] -= X4[:, 0]
-    four = small(fit_config=LONG).fit(X4, outcomes)
+    four = small_net(fit_config=LONG).fit(X4, outcomes)
     assert_array_equal(four.predict(NEW[clear]), np.where(NEW[clear, 0] > 0, 1, 3))
 
 
@@ -168,14 +130,14 @@ def test_it_learns() -> None:
     ids=lambda labels: f"{type(labels).__name__} {list(labels)}",
 )
 def test_labels_come_back_as_they_went_in(labels: Any) -> None:
-    fitted = small(actions=labels).fit(X, Y)
-    numbers = small().fit(X, Y).predict(NEW)
+    fitted = small_net(actions=labels).fit(X, Y)
+    numbers = small_net().fit(X, Y).predict(NEW)
     assert set(numbers) == {0, 1}
-    found = fitted.predict(NEW).tolist()
+    predictions = fitted.predict(NEW).tolist()
     expected = [list(labels)[i] for i in numbers]
-    assert found == expected
-    assert [isinstance(a, str) for a in found] == [isinstance(a, str) for a in expected]
-    assert [isinstance(a, bool) for a in found] == [isinstance(a, bool | np.bool_) for a in expected]
+    assert predictions == expected
+    assert [isinstance(a, str) for a in predictions] == [isinstance(a, str) for a in expected]
+    assert [isinstance(a, bool) for a in predictions] == [isinstance(a, bool | np.bool_) for a in expected]
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
@@ -183,7 +145,7 @@ def test_frames_are_arrays_with_names(frame: Callable[[dict], Any]) -> None:
     features = frame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2]})
     outcomes = frame({"wait": Y[:, 0], "treat": Y[:, 1]})
     new = frame({"a": NEW[:, 0], "b": NEW[:, 1], "c": NEW[:, 2]})
-    fitted, plain = small().fit(features, outcomes), small(actions=["wait", "treat"]).fit(X, Y)
+    fitted, plain = small_net().fit(features, outcomes), small_net(actions=["wait", "treat"]).fit(X, Y)
     assert fitted.actions_.tolist() == ["wait", "treat"]
     assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
     assert_array_equal(fitted.predict_proba(new), plain.predict_proba(NEW))
@@ -192,20 +154,20 @@ def test_frames_are_arrays_with_names(frame: Callable[[dict], Any]) -> None:
 
 
 def test_columns_may_be_numbers() -> None:
-    fitted = small().fit(X, pd.DataFrame(Y, columns=[7, 3]))
+    fitted = small_net().fit(X, pd.DataFrame(Y, columns=[7, 3]))
     assert fitted.actions_.tolist() == [7, 3]
     assert set(fitted.predict(NEW).tolist()) == {7, 3}
 
 
 def test_actions_go_before_columns() -> None:
-    fitted = small(actions=["a", "b"]).fit(X, pd.DataFrame(Y, columns=["wait", "treat"]))
+    fitted = small_net(actions=["a", "b"]).fit(X, pd.DataFrame(Y, columns=["wait", "treat"]))
     assert fitted.actions_.tolist() == ["a", "b"]
 
 
 def test_index_of_a_frame_means_nothing() -> None:
     shuffled = np.random.default_rng(0).permutation(ROWS)
-    fitted = small().fit(pd.DataFrame(X, index=shuffled), pd.DataFrame(Y))
-    assert_same_fit(fitted, small().fit(X, Y))
+    fitted = small_net().fit(pd.DataFrame(X, index=shuffled), pd.DataFrame(Y))
+    assert_same_fit(fitted, small_net().fit(X, Y), NEW)
 
 
 GAP = Y[:, 1] - Y[:, 0]
@@ -225,27 +187,27 @@ GAP = Y[:, 1] - Y[:, 0]
     ids=["1-D", "column", "list", "pandas series", "pandas frame", "polars series", "polars frame"],
 )
 def test_one_column_is_the_gap(gap: Any) -> None:
-    fitted = small(zeta="auto").fit(X, gap)
-    both = small(zeta="auto").fit(X, np.column_stack([np.zeros(ROWS), GAP]))  # Y(0) = 0, Y(1) = U
+    fitted = small_net(zeta="auto").fit(X, gap)
+    both = small_net(zeta="auto").fit(X, np.column_stack([np.zeros(ROWS), GAP]))  # Y(0) = 0, Y(1) = U
     assert fitted.actions_.tolist() == [0, 1]
-    assert_same_fit(fitted, both)
+    assert_same_fit(fitted, both, NEW)
     assert fitted.score(X, gap) == both.score(X, np.column_stack([np.zeros(ROWS), GAP]))
 
 
 def test_the_gap_takes_labels() -> None:
-    assert set(small(actions=["wait", "treat"]).fit(X, GAP).predict(NEW)) == {"wait", "treat"}
+    assert set(small_net(actions=["wait", "treat"]).fit(X, GAP).predict(NEW)) == {"wait", "treat"}
 
 
 def test_score_minds_the_names_of_the_actions() -> None:
     """Outcome columns in another order are put right or refused, never read by position."""
     outcomes = pd.DataFrame(Y, columns=["wait", "treat"])
-    fitted = small().fit(X, outcomes)
+    fitted = small_net().fit(X, outcomes)
     right = fitted.score(X, outcomes)
     try:
-        found = fitted.score(X, outcomes[["treat", "wait"]])
+        score = fitted.score(X, outcomes[["treat", "wait"]])
     except ValueError:
         return
-    assert found == right
+    assert score == right
 
 
 # -- weights ----------------------------------------------------------------------------------------------
@@ -256,9 +218,9 @@ WEIGHT = np.random.default_rng(5).uniform(0.2, 3.0, ROWS)
 @pytest.mark.parametrize("committee", [2, None])
 def test_weight_zero_removes_a_row(committee: int | None) -> None:
     kept = np.arange(ROWS) % 3 > 0
-    weighted = small(committee=committee).fit(X, Y, sample_weight=np.where(kept, WEIGHT, 0.0))
-    removed = small(committee=committee).fit(X[kept], Y[kept], sample_weight=WEIGHT[kept])
-    assert_same_fit(weighted, removed)
+    weighted = small_net(committee=committee).fit(X, Y, sample_weight=np.where(kept, WEIGHT, 0.0))
+    removed = small_net(committee=committee).fit(X[kept], Y[kept], sample_weight=WEIGHT[kept])
+    assert_same_fit(weighted, removed, NEW)
     for name, column in removed.zeta_path_.to_dict().items():
         assert_array_equal(weighted.zeta_path_.to_dict()[name], column)
 
@@ -267,12 +229,12 @@ def test_what_stands_in_a_removed_row_means_nothing() -> None:
     weight = np.where(np.arange(ROWS) == 7, 0.0, WEIGHT)
     other, y = X.copy(), Y.copy()
     other[7], y[7] = 1e6, -1e6
-    assert_same_fit(small().fit(X, Y, sample_weight=weight), small().fit(other, y, sample_weight=weight))
+    assert_same_fit(small_net().fit(X, Y, sample_weight=weight), small_net().fit(other, y, sample_weight=weight), NEW)
 
 
 @pytest.mark.parametrize("zeta", [1.0, "auto"])
 def test_only_ratios_of_weights_matter(zeta: Any) -> None:
-    one, other = (small(zeta=zeta).fit(X, Y, sample_weight=c * WEIGHT) for c in (1.0, 10.0))
+    one, other = (small_net(zeta=zeta).fit(X, Y, sample_weight=c * WEIGHT) for c in (1.0, 10.0))
     for a, b in zip(one.params_, other.params_, strict=True):
         assert_allclose(a["weight"], b["weight"], atol=1e-4)
         assert_allclose(a["bias"], b["bias"], atol=1e-4)
@@ -281,7 +243,7 @@ def test_only_ratios_of_weights_matter(zeta: Any) -> None:
 
 @pytest.mark.parametrize("weight", [np.ones(ROWS), np.full(ROWS, 2.0), [1] * ROWS, pd.Series(np.ones(ROWS))])
 def test_equal_weights_are_no_weights(weight: Any) -> None:
-    one, other = small().fit(X, Y, sample_weight=weight), small().fit(X, Y)
+    one, other = small_net().fit(X, Y, sample_weight=weight), small_net().fit(X, Y)
     assert_allclose(one.predict_proba(NEW), other.predict_proba(NEW), atol=1e-4)
     assert_allclose(one.zeta_path_.welfare_se, other.zeta_path_.welfare_se)
 
@@ -291,7 +253,7 @@ def test_weights_decide_where_rows_disagree(favoured: int) -> None:
     winner = np.arange(ROWS) % 2
     outcomes = np.eye(2)[winner]
     weight = np.where(winner == favoured, 4.0, 1.0)
-    fitted = small(fit_config=LONG).fit(np.ones((ROWS, 1)), outcomes, sample_weight=weight)
+    fitted = small_net(fit_config=LONG).fit(np.ones((ROWS, 1)), outcomes, sample_weight=weight)
     assert fitted.predict([[1.0]]).tolist() == [favoured]
 
 
@@ -301,8 +263,8 @@ def test_weights_decide_where_rows_disagree(favoured: int) -> None:
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("unit", [1000.0, 0.001])
 def test_defaults_do_not_depend_on_the_unit_of_outcomes(count: int, unit: float) -> None:
-    x, y = table(count)
-    one, other = small(zeta="auto").fit(x, y), small(zeta="auto").fit(x, unit * y)
+    x, y = outcomes_table(count)
+    one, other = small_net(zeta="auto").fit(x, y), small_net(zeta="auto").fit(x, unit * y)
     assert_array_equal(one.predict(NEW), other.predict(NEW))
     assert_allclose(one.predict_proba(NEW), other.predict_proba(NEW), atol=1e-3)
     assert_allclose(other.outcome_scale_, unit * one.outcome_scale_)
@@ -313,34 +275,34 @@ def test_defaults_do_not_depend_on_the_unit_of_outcomes(count: int, unit: float)
 
 
 def test_a_power_of_two_is_exact() -> None:
-    assert_same_fit(small(zeta="auto").fit(X, Y), small(zeta="auto").fit(X, 1024.0 * Y))
+    assert_same_fit(small_net(zeta="auto").fit(X, Y), small_net(zeta="auto").fit(X, 1024.0 * Y), NEW)
 
 
 @pytest.mark.parametrize("surrogate", ["binary", "gap", "full"])
 def test_zeta_and_eta_are_in_units_of_the_outcomes(surrogate: str) -> None:
     given = {"surrogate": surrogate, "prior_sd": 0.5}
-    one = small(zeta=0.5, eta=0.2, **given).fit(X, Y)
-    other = small(zeta=500.0, eta=0.0002, **given).fit(X, 1000.0 * Y)
+    one = small_net(zeta=0.5, eta=0.2, **given).fit(X, Y)
+    other = small_net(zeta=500.0, eta=0.0002, **given).fit(X, 1000.0 * Y)
     assert (one.zeta_, one.eta_, other.zeta_, other.eta_) == (0.5, 0.2, 500.0, 0.0002)
     assert_allclose(one.predict_proba(NEW), other.predict_proba(NEW), atol=1e-4)
     for changed in ({"zeta": 0.5, "eta": 0.0002}, {"zeta": 500.0, "eta": 0.2}):
-        wrong = small(**changed, **given).fit(X, 1000.0 * Y)
+        wrong = small_net(**changed, **given).fit(X, 1000.0 * Y)
         assert np.abs(wrong.predict_proba(NEW) - one.predict_proba(NEW)).max() > 1e-3
 
 
 def test_the_robust_threshold_is_in_units_of_the_outcomes() -> None:
-    one = small(zeta=0.5, surrogate=Binary(huber=0.3)).fit(X, Y)
-    other = small(zeta=500.0, surrogate=Binary(huber=300.0)).fit(X, 1000.0 * Y)
+    one = small_net(zeta=0.5, surrogate=Binary(huber=0.3)).fit(X, Y)
+    other = small_net(zeta=500.0, surrogate=Binary(huber=300.0)).fit(X, 1000.0 * Y)
     assert_allclose(one.predict_proba(NEW), other.predict_proba(NEW), atol=1e-4)
-    assert np.abs(one.predict_proba(NEW) - small(zeta=0.5).fit(X, Y).predict_proba(NEW)).max() > 0.01
+    assert np.abs(one.predict_proba(NEW) - small_net(zeta=0.5).fit(X, Y).predict_proba(NEW)).max() > 0.01
 
 
 def test_outcome_scale_is_the_typical_difference_of_two_actions() -> None:
     for x, y in ((X, Y), (X4, Y4)):
         count = y.shape[1]
         pairs = [(y[:, a] - y[:, b]) ** 2 for a in range(count) for b in range(count) if a != b]
-        assert_allclose(small().fit(x, y).outcome_scale_, np.sqrt(np.mean(pairs)))
-        weighted = small().fit(x, y, sample_weight=WEIGHT)
+        assert_allclose(small_net().fit(x, y).outcome_scale_, np.sqrt(np.mean(pairs)))
+        weighted = small_net().fit(x, y, sample_weight=WEIGHT)
         assert_allclose(weighted.outcome_scale_, np.sqrt(np.average(np.mean(pairs, axis=0), weights=WEIGHT)))
 
 
@@ -348,35 +310,28 @@ def test_outcome_scale_is_the_typical_difference_of_two_actions() -> None:
 @pytest.mark.parametrize("level", [1e4, 1e6, 1e9])
 def test_a_common_level_of_the_outcomes_means_nothing(count: int, level: float) -> None:
     """Shift invariance (section 5): decisions depend on differences between actions only."""
-    x, y = table(count)
-    one, other = small(zeta="auto").fit(x, y), small(zeta="auto").fit(x, y + level)
+    x, y = outcomes_table(count)
+    one, other = small_net(zeta="auto").fit(x, y), small_net(zeta="auto").fit(x, y + level)
     assert_allclose(other.outcome_scale_, one.outcome_scale_, rtol=1e-5)
     assert_allclose(other.zeta_path_.welfare_se, one.zeta_path_.welfare_se, rtol=0.01)
     assert_allclose(other.predict_proba(NEW), one.predict_proba(NEW), atol=0.01)
 
 
 @pytest.mark.parametrize("surrogate", ["full", "gap"])
-def test_a_large_common_level_leaves_the_targets_their_digits(monkeypatch: pytest.MonkeyPatch, surrogate: str) -> None:
-    targets: list[np.ndarray] = []
-    real = gbpl.fitting.stack.fit_stack
-
-    def recorded(x: np.ndarray, target: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
-        targets.append(np.asarray(target, float))
-        return real(x, target, *arguments, **options)
-
-    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", recorded)
-    near = small(surrogate=surrogate).fit(X4, Y4)
-    small(surrogate=surrogate).fit(X4, Y4 + 1e6)
+def test_a_large_common_level_leaves_the_targets_their_digits(stacks: list[Call], surrogate: str) -> None:
+    near = small_net(surrogate=surrogate).fit(X4, Y4)
+    small_net(surrogate=surrogate).fit(X4, Y4 + 1e6)
     by_hand = Y4 - Y4.mean(axis=1, keepdims=True) if surrogate == "full" else Y4[:, 1:] - Y4[:, :1]
-    ordered, *found = (t[np.argsort(t[:, 0])] for t in (by_hand / near.outcome_scale_, *targets))
-    assert len(found) == 2
-    for target in found:
+    targets = [np.asarray(call.arguments[1], float) for call in stacks]
+    ordered, *fitted_targets = (t[np.argsort(t[:, 0])] for t in (by_hand / near.outcome_scale_, *targets))
+    assert len(fitted_targets) == 2
+    for target in fitted_targets:
         assert_allclose(target, ordered, atol=1e-4)
 
 
 @pytest.mark.parametrize("zeta", [0.01, 100.0])
 def test_large_zeta_shrinks_towards_uniform(zeta: float) -> None:
-    fitted = small(zeta=zeta, fit_config=LONG).fit(X, Y)
+    fitted = small_net(zeta=zeta, fit_config=LONG).fit(X, Y)
     distance = np.abs(fitted.predict_proba(NEW) - 0.5).mean()
     assert (distance < 0.1) == (zeta > 1)
 
@@ -385,7 +340,7 @@ def test_prior_and_eta_regularise() -> None:
     """|w|^2 / (2 prior_sd^2 eta n): a tight prior, or a small eta, keeps the weights small."""
 
     def size(**changes: Any) -> float:
-        return sum(float(np.sum(layer["weight"] ** 2)) for layer in small(**changes).fit(X, Y).params_)
+        return sum(float(np.sum(layer["weight"] ** 2)) for layer in small_net(**changes).fit(X, Y).params_)
 
     plain = size()
     assert size(prior_sd=0.01) < 0.5 * plain
@@ -399,28 +354,14 @@ def test_prior_and_eta_regularise() -> None:
 @pytest.mark.parametrize(("factor", "shift"), [(100.0, 5000.0), (1e-3, -2.0), (3600.0, 1.7e9), (0.01, 1e6)])
 @pytest.mark.parametrize("committee", [2, None])
 def test_units_of_the_features_mean_nothing(factor: float, shift: float, committee: int | None) -> None:
-    one = small(committee=committee, model=Linear()).fit(X, Y)
-    other = small(committee=committee, model=Linear()).fit(factor * X + shift, Y)
+    one = small_net(committee=committee, model=Linear()).fit(X, Y)
+    other = small_net(committee=committee, model=Linear()).fit(factor * X + shift, Y)
     assert_allclose(one.predict_proba(NEW), other.predict_proba(factor * NEW + shift), atol=2e-3)
 
 
 def test_units_of_the_features_mean_nothing_to_a_network() -> None:
-    one, other = small().fit(X, Y), small().fit(100.0 * X + 5000.0, Y)
+    one, other = small_net().fit(X, Y), small_net().fit(100.0 * X + 5000.0, Y)
     assert_allclose(one.predict_proba(NEW), other.predict_proba(100.0 * NEW + 5000.0), atol=2e-3)
-
-
-@pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
-    """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
-    kept: list[tuple[np.ndarray, StackFit]] = []
-    real = gbpl.fitting.stack.fit_stack
-
-    def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
-        kept.append((x, real(x, *arguments, **options)))
-        return kept[-1][1]
-
-    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", recorded)
-    return kept
 
 
 def user_rows(fitted: GBPLNet, seen: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -431,9 +372,9 @@ def user_rows(fitted: GBPLNet, seen: np.ndarray, numbers: np.ndarray) -> np.ndar
     return rows
 
 
-def test_features_are_standardized_on_training_rows(stacks: list) -> None:
-    fitted = small(committee=None).fit(X, Y)
-    seen, stack = stacks[0]
+def test_features_are_standardized_on_training_rows(stacks: list[Call]) -> None:
+    fitted = small_net(committee=None).fit(X, Y)
+    seen, stack = stacks[0].arguments[0], stacks[0].result
     train = user_rows(fitted, seen, stack.members[0].train)
     assert len(train) == 48
     assert_allclose(fitted.standardizer_.mean, X[train].mean(axis=0))
@@ -442,7 +383,7 @@ def test_features_are_standardized_on_training_rows(stacks: list) -> None:
 
 
 def test_a_committee_standardizes_on_all_its_rows() -> None:
-    fitted = small().fit(X, Y)  # every row trains some member
+    fitted = small_net().fit(X, Y)  # every row trains some member
     assert_allclose(fitted.standardizer_.mean, X.mean(axis=0))
     assert_allclose(fitted.standardizer_.scale, X.std(axis=0))
 
@@ -450,11 +391,11 @@ def test_a_committee_standardizes_on_all_its_rows() -> None:
 # -- members ----------------------------------------------------------------------------------------------
 
 
-def test_a_committee_of_five_is_the_default(stacks: list) -> None:
+def test_a_committee_of_five_is_the_default(stacks: list[Call]) -> None:
     assert GBPLNet().get_params(deep=False)["committee"] == 5
     fitted = GBPLNet(zeta=1.0, fit_config=FitConfig(max_epochs=1), progress=False).fit(X, Y)
     assert fitted.model_ == MLP()
-    members = stacks[0][1].members
+    members = stacks[0].result.members
     assert len(members) == len(fitted.member_weights_) == len(fitted.history_) == 5
     assert_array_equal(np.sort(np.concatenate([m.validation for m in members])), np.arange(ROWS))
     for member in members:
@@ -462,9 +403,9 @@ def test_a_committee_of_five_is_the_default(stacks: list) -> None:
 
 
 @pytest.mark.parametrize(("fraction", "held"), [(0.2, 12), (0.5, 30)])
-def test_without_a_committee_it_is_one_network(stacks: list, fraction: float, held: int) -> None:
-    fitted = small(committee=None, validation_fraction=fraction).fit(X, Y)
-    seen, stack = stacks[0]
+def test_without_a_committee_it_is_one_network(stacks: list[Call], fraction: float, held: int) -> None:
+    fitted = small_net(committee=None, validation_fraction=fraction).fit(X, Y)
+    seen, stack = stacks[0].arguments[0], stacks[0].result
     (member,) = stack.members
     assert len(member.validation) == held
     assert_array_equal(np.sort(np.concatenate([member.train, member.validation])), np.arange(ROWS))
@@ -472,15 +413,15 @@ def test_without_a_committee_it_is_one_network(stacks: list, fraction: float, he
     assert len(fitted.history_) == 1
     train = user_rows(fitted, seen, member.train)
     standard = (NEW - X[train].mean(axis=0)) / X[train].std(axis=0)
-    assert_allclose(fitted.predict_proba(NEW), member_policy(fitted, 0, standard), atol=1e-5)
+    assert_allclose(fitted.predict_proba(NEW), hidden_layer_policy(fitted.params_, 0, standard), atol=1e-5)
 
 
-def test_without_a_committee_zeta_is_judged_on_the_held_rows(stacks: list) -> None:
-    fitted = small(committee=None, zeta=[3.0, 0.3]).fit(X, Y)
-    seen, stack = stacks[0]
+def test_without_a_committee_zeta_is_judged_on_the_held_rows(stacks: list[Call]) -> None:
+    fitted = small_net(committee=None, zeta=[3.0, 0.3]).fit(X, Y)
+    seen, stack = stacks[0].arguments[0], stacks[0].result
     held, train = (user_rows(fitted, seen, rows) for rows in (stack.members[0].validation, stack.members[0].train))
     standard = (X[held] - X[train].mean(axis=0)) / X[train].std(axis=0)
-    chosen = member_policy(fitted, 0, standard).argmax(axis=1)
+    chosen = hidden_layer_policy(fitted.params_, 0, standard).argmax(axis=1)
     assert_allclose(fitted.zeta_path_.welfare.max(), Y[held, chosen].mean())
 
 
@@ -505,11 +446,11 @@ def test_attributes(policy: GBPLNet) -> None:
 
 
 def test_a_new_fit_replaces_the_old_one() -> None:
-    again = small().fit(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
+    again = small_net().fit(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
     again.fit(X4[:, :2], Y4)
     assert again.n_features_in_ == 2
     assert not hasattr(again, "feature_names_in_")
-    assert_same_fit(again, small().fit(X4[:, :2], Y4), NEW[:, :2])
+    assert_same_fit(again, small_net().fit(X4[:, :2], Y4), NEW[:, :2])
 
 
 # -- surrogates -------------------------------------------------------------------------------------------
@@ -532,8 +473,8 @@ def test_a_new_fit_replaces_the_old_one() -> None:
     ids=repr,
 )
 def test_surrogates(count: int, surrogate: Any, fitted: Any) -> None:
-    x, y = table(count)
-    policy = small(surrogate=surrogate).fit(x, y)
+    x, y = outcomes_table(count)
+    policy = small_net(surrogate=surrogate).fit(x, y)
     assert policy.surrogate_ == fitted  # in outcome units, as the user gave it
     probability = policy.predict_proba(NEW)
     assert probability.shape == (len(NEW), count)
@@ -559,9 +500,9 @@ def test_score_is_held_out_welfare(policy: GBPLNet, policy4: GBPLNet, count: int
     weight[::5] = 0.0
     chosen = [fitted.actions_.tolist().index(label) for label in fitted.predict(NEW)]
     gained = [outcomes[i, a] for i, a in enumerate(chosen)]
-    found = fitted.score(NEW, outcomes, sample_weight=weight if weighted else None)
-    assert isinstance(found, float)
-    assert_allclose(found, np.sum(weight * gained) / weight.sum() if weighted else np.mean(gained))
+    score = fitted.score(NEW, outcomes, sample_weight=weight if weighted else None)
+    assert isinstance(score, float)
+    assert_allclose(score, np.sum(weight * gained) / weight.sum() if weighted else np.mean(gained))
 
 
 def test_score_takes_one_row(policy: GBPLNet) -> None:
@@ -573,32 +514,32 @@ def test_score_takes_one_row(policy: GBPLNet) -> None:
 
 @pytest.mark.parametrize("committee", [2, None])
 def test_the_same_seed_gives_the_same_policy(committee: int | None) -> None:
-    first = small(committee=committee, random_state=7).fit(X, Y)
-    assert_same_fit(first, small(committee=committee, random_state=7).fit(X, Y))
+    first = small_net(committee=committee, random_state=7).fit(X, Y)
+    assert_same_fit(first, small_net(committee=committee, random_state=7).fit(X, Y), NEW)
     before = first.predict_proba(NEW)
     assert_array_equal(first.fit(X, Y).predict_proba(NEW), before)
-    other = small(committee=committee, random_state=8).fit(X, Y)
+    other = small_net(committee=committee, random_state=8).fit(X, Y)
     assert not np.array_equal(other.predict_proba(NEW), before)
 
 
 def test_random_state_may_be_a_generator() -> None:
-    one = small(random_state=np.random.RandomState(3)).fit(X, Y)
-    assert_same_fit(one, small(random_state=np.random.RandomState(3)).fit(X, Y))
-    small(random_state=None).fit(X, Y)
+    one = small_net(random_state=np.random.RandomState(3)).fit(X, Y)
+    assert_same_fit(one, small_net(random_state=np.random.RandomState(3)).fit(X, Y), NEW)
+    small_net(random_state=None).fit(X, Y)
 
 
 def test_fit_leaves_numpy_s_own_random_numbers_alone() -> None:
     np.random.seed(0)  # noqa: NPY002
     expected = np.random.uniform()  # noqa: NPY002
     np.random.seed(0)  # noqa: NPY002
-    small().fit(X, Y)
+    small_net().fit(X, Y)
     assert np.random.uniform() == expected  # noqa: NPY002
 
 
 def test_pickle(policy: GBPLNet, policy4: GBPLNet) -> None:
     for fitted in (policy, policy4):
         again = pickle.loads(pickle.dumps(fitted))
-        assert_same_fit(again, fitted)
+        assert_same_fit(again, fitted, NEW)
         assert again.actions_.tolist() == fitted.actions_.tolist()
         assert str(again.zeta_path_) == str(fitted.zeta_path_)
         assert again.get_params() == fitted.get_params()
@@ -608,7 +549,7 @@ def test_fit_leaves_its_input_alone() -> None:
     x, y, weight = X.copy(), Y.copy(), WEIGHT.copy()
     for array in (x, y, weight):
         array.flags.writeable = False
-    fitted = small(zeta=[1.0, 0.1]).fit(x, y, sample_weight=weight)
+    fitted = small_net(zeta=[1.0, 0.1]).fit(x, y, sample_weight=weight)
     fitted.predict(x)
     fitted.score(x, y, sample_weight=weight)
     assert fitted.zeta == [1.0, 0.1]
@@ -650,7 +591,7 @@ WIDE = np.random.default_rng(1).normal(size=(20, 30))
 def test_this_is_fine(x: Any, y: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = small(zeta="auto").fit(x, y)
+        fitted = small_net(zeta="auto").fit(x, y)
         probability = fitted.predict_proba(x)
     assert np.isfinite(probability).all()
     assert_allclose(probability.sum(axis=1), 1.0, atol=1e-6)
@@ -659,9 +600,9 @@ def test_this_is_fine(x: Any, y: Any) -> None:
 
 def test_a_constant_feature_changes_little() -> None:
     constant = np.column_stack([X, np.full(ROWS, 0.1)])
-    fitted = small(model=Linear()).fit(constant, Y)
+    fitted = small_net(model=Linear()).fit(constant, Y)
     assert_allclose(fitted.standardizer_.scale[3], 1.0)
-    plain = small(model=Linear()).fit(X, Y)
+    plain = small_net(model=Linear()).fit(X, Y)
     new = np.column_stack([NEW, np.full(len(NEW), 0.1)])
     assert_allclose(fitted.predict_proba(new), plain.predict_proba(NEW), atol=1e-4)
 
@@ -682,7 +623,7 @@ def test_a_constant_feature_changes_little() -> None:
 )
 def test_outcomes_that_never_differ_get_a_warning(outcomes: np.ndarray, zeta: Any) -> None:
     with pytest.warns(UserWarning, match="never differ"):
-        fitted = small(zeta=zeta).fit(X, outcomes)
+        fitted = small_net(zeta=zeta).fit(X, outcomes)
     assert_allclose(fitted.outcome_scale_, 1.0)
     assert_allclose(fitted.predict_proba(NEW).sum(axis=1), 1.0, atol=1e-6)
     expected = outcomes[:, 0].mean() if outcomes.ndim == 2 else 0.0
@@ -694,7 +635,7 @@ def test_outcomes_that_never_differ_get_a_warning(outcomes: np.ndarray, zeta: An
 def test_a_gap_that_is_never_worth_it(seed: int) -> None:
     """Every zeta leaves everybody untreated, so that welfare has no variance at all."""
     gap = -1.0 - np.random.default_rng(seed).uniform(size=ROWS)
-    fitted = small(zeta="auto", fit_config=LONG, random_state=seed).fit(X, gap)
+    fitted = small_net(zeta="auto", fit_config=LONG, random_state=seed).fit(X, gap)
     assert set(fitted.predict(X)) == {0}
     assert_allclose(fitted.zeta_path_.weight.sum(), 1.0)
 
@@ -702,17 +643,17 @@ def test_a_gap_that_is_never_worth_it(seed: int) -> None:
 def test_actions_that_differ_get_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        small().fit(X, np.column_stack([np.zeros(ROWS), np.ones(ROWS)]))
+        small_net().fit(X, np.column_stack([np.zeros(ROWS), np.ones(ROWS)]))
 
 
 def test_fit_many_is_fit_one_by_one() -> None:
     """Different sizes, weights, seeds and a network of another kind, together and alone."""
 
     def policies() -> list[GBPLNet]:
-        return [small(random_state=1), small(random_state=2), small(model=gbpl.Linear(), random_state=3)]
+        return [small_net(random_state=1), small_net(random_state=2), small_net(model=Linear(), random_state=3)]
 
     data = [{"X": X, "y": Y}, {"X": X[:41], "y": Y[:41], "sample_weight": 1.0 + np.arange(41) % 3}, {"X": X, "y": Y}]
-    together = gbpl.fit_many(policies(), data)
+    together = fit_many(policies(), data)
     for policy, alone, given in zip(together, policies(), data, strict=True):
         assert_allclose(policy.predict_proba(X), alone.fit(**given).predict_proba(X), atol=2e-4)
         assert_allclose(policy.zeta_path_.welfare, alone.zeta_path_.welfare, atol=1e-3)
@@ -720,8 +661,8 @@ def test_fit_many_is_fit_one_by_one() -> None:
 
 
 def test_fit_many_says_what_is_wrong() -> None:
-    policy = small()
+    policy = small_net()
     with pytest.raises(ValueError, match="a policy of its own"):
-        gbpl.fit_many([policy, policy], [{"X": X, "y": Y}] * 2)
+        fit_many([policy, policy], [{"X": X, "y": Y}] * 2)
     with pytest.raises(ValueError, match=r"as in fit; got .*outcomes"):
-        gbpl.fit_many([policy], [{"X": X, "outcomes": Y}])
+        fit_many([policy], [{"X": X, "outcomes": Y}])

@@ -16,6 +16,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import StratifiedKFold
+from support.calls import record_calls
+from support.checks import assert_same_fit
+from support.policies import small_logged_net
+from support.samples import drawn_actions
 
 import gbpl.nuisance.plan
 import gbpl.path.path
@@ -31,22 +35,15 @@ from gbpl import (
     OverlapWarning,
     PosteriorError,
     Surrogate,
+    fit_many,
     policy_value,
 )
 from gbpl.datasets import BinaryDesign, LoggedDesign
 from gbpl.feedback.pseudo_outcomes import doubly_robust
-from gbpl.fitting.stack import StackFit
 
 ROWS = 240
 CHANCES = {2: (0.25, 0.75), 3: (0.25, 0.25, 0.5)}  # a randomized trial; exact in binary, so that ways to say it agree
 LABELS = {2: ["control", "treated"], 3: ["call", "letter", "visit"]}
-
-
-def small(**changes: Any) -> GBPLNet:
-    network = MLP(hidden=(16,))
-    given = {"zeta": 1.0, "committee": 2, "nuisance_folds": 2, "model": network, "outcome_model": network}
-    given |= {"fit_config": FitConfig(max_epochs=20), "random_state": 0, "device": "cpu", "progress": False}
-    return GBPLNet(**{**given, **changes})
 
 
 def means(x: np.ndarray, count: int) -> np.ndarray:
@@ -76,22 +73,13 @@ NEW3, NEW_Y3, NEW_A3 = log(3, seed=1)
 @pytest.fixture(scope="module")
 def policy() -> GBPLNet:
     """Two actions, everything averaged; no test changes it."""
-    return small(zeta="auto").fit(X, Y, action=A, propensity=chances(2))
+    return small_logged_net(zeta="auto").fit(X, Y, action=A, propensity=chances(2))
 
 
 @pytest.fixture(scope="module")
 def policy3() -> GBPLNet:
     """Three actions, everything averaged; no test changes it."""
-    return small(zeta="auto").fit(X3, Y3, action=A3, propensity=chances(3))
-
-
-def assert_same_fit(one: GBPLNet, other: GBPLNet, x: Any = NEW) -> None:
-    """Bit for bit."""
-    for a, b in zip(one.params_, other.params_, strict=True):
-        for name in a:
-            assert_array_equal(a[name], b[name])
-    assert_array_equal(one.member_weights_, other.member_weights_)
-    assert_array_equal(one.predict_proba(x), other.predict_proba(x))
+    return small_logged_net(zeta="auto").fit(X3, Y3, action=A3, propensity=chances(3))
 
 
 def columns(table: np.ndarray) -> dict[str, np.ndarray]:
@@ -120,20 +108,20 @@ def propensities(count: int, action: np.ndarray) -> dict[str, Any]:
 def test_propensity_said_in_any_way(policy: GBPLNet, policy3: GBPLNet, count: int) -> None:
     x, y, a = log(count)
     for way, propensity in propensities(count, a).items():
-        fitted = small(zeta="auto").fit(x, y, action=a, propensity=propensity)
-        assert_same_fit(fitted, policy if count == 2 else policy3)
+        fitted = small_logged_net(zeta="auto").fit(x, y, action=a, propensity=propensity)
+        assert_same_fit(fitted, policy if count == 2 else policy3, NEW)
         assert not fitted.overlap_.estimated, way
 
 
 def test_one_number_for_each_of_three_actions() -> None:
-    one = small().fit(X3, Y3, action=A3, propensity=1 / 3)
-    other = small().fit(X3, Y3, action=A3, propensity=dict.fromkeys(LABELS[3], 1 / 3))
-    assert_same_fit(one, other)
+    one = small_logged_net().fit(X3, Y3, action=A3, propensity=1 / 3)
+    other = small_logged_net().fit(X3, Y3, action=A3, propensity=dict.fromkeys(LABELS[3], 1 / 3))
+    assert_same_fit(one, other, NEW)
 
 
 @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 def test_data_said_in_any_way(policy: GBPLNet, frame: Callable[[dict], Any]) -> None:
-    assert_same_fit(small(zeta="auto").fit(LoggedFeedback.of(X, Y, A, propensity=chances(2))), policy)
+    assert_same_fit(small_logged_net(zeta="auto").fit(LoggedFeedback.of(X, Y, A, propensity=chances(2))), policy, NEW)
     taken = np.array([chances(2)[label] for label in A])
     rest = np.full(ROWS, CHANCES[2][0])
     table = frame({**columns(X), "outcome": Y, "did": A, "e": taken, "e0": rest, "e1": 1.0 - rest})
@@ -145,26 +133,28 @@ def test_data_said_in_any_way(policy: GBPLNet, frame: Callable[[dict], Any]) -> 
         LoggedFeedback.from_frame(table, **names, propensity=chances(2)),
         LoggedFeedback.from_frame(no_table, outcome="outcome", action="did", propensity="e"),
     ):
-        fitted = small(zeta="auto").fit(logged)
+        fitted = small_logged_net(zeta="auto").fit(logged)
         assert fitted.feature_names_in_.tolist() == ["a", "b", "c"]
         assert_array_equal(fitted.predict_proba(frame(columns(NEW))), policy.predict_proba(NEW))
     series = pd.Series if frame is pd.DataFrame else pl.Series
-    fitted = small(zeta="auto").fit(frame(columns(X)), series(Y), action=series(A), propensity=chances(2))
+    fitted = small_logged_net(zeta="auto").fit(frame(columns(X)), series(Y), action=series(A), propensity=chances(2))
     assert_array_equal(fitted.predict_proba(frame(columns(NEW))), policy.predict_proba(NEW))
-    assert_same_fit(small(zeta="auto").fit(X.tolist(), Y.tolist(), action=A.tolist(), propensity=0.75), policy)
-    assert_same_fit(small(zeta="auto").fit(X, Y[:, None], action=A[:, None], propensity=0.75), policy)
+    assert_same_fit(
+        small_logged_net(zeta="auto").fit(X.tolist(), Y.tolist(), action=A.tolist(), propensity=0.75), policy, NEW
+    )
+    assert_same_fit(small_logged_net(zeta="auto").fit(X, Y[:, None], action=A[:, None], propensity=0.75), policy, NEW)
 
 
 def test_a_logged_feedback_goes_alone() -> None:
     logged = LoggedFeedback.of(X, Y, A, propensity=0.75)
     for extra in ({"y": Y}, {"action": A}, {"propensity": 0.75}, {"cost": {"treated": 1.0}}, {"controls": X}):
         with pytest.raises(ValueError, match="give it alone"):
-            small().fit(logged, **extra)
+            small_logged_net().fit(logged, **extra)
     with pytest.raises(ValueError, match="treated"):
-        small(actions=["treated", "control"]).fit(logged)
+        small_logged_net(actions=["treated", "control"]).fit(logged)
     for name in ("propensity", "controls"):
         with pytest.raises(ValueError, match=f"{name} is given without action"):
-            small().fit(X, np.column_stack([Y, Y]), **{name: np.full((ROWS, 1), 0.5)})
+            small_logged_net().fit(X, np.column_stack([Y, Y]), **{name: np.full((ROWS, 1), 0.5)})
 
 
 @pytest.mark.parametrize(
@@ -185,22 +175,24 @@ def test_a_logged_feedback_goes_alone() -> None:
 def test_labels_come_back_as_they_went_in(policy: GBPLNet, labels: Any) -> None:
     names = dict(zip(LABELS[2], list(labels), strict=True))
     did = [names[label] for label in A]
-    fitted = small(zeta="auto", actions=labels).fit(X, Y, action=did, propensity=0.75)
-    assert_same_fit(fitted, policy)
-    found, expected = fitted.predict(NEW).tolist(), [names[label] for label in policy.predict(NEW)]
-    assert found == expected
-    assert len(set(found)) == 2
-    assert [isinstance(label, str) for label in found] == [isinstance(label, str) for label in expected]
-    assert [isinstance(label, bool) for label in found] == [isinstance(label, bool | np.bool_) for label in expected]
-    plain = small().fit(X, Y, action=did, propensity=dict(zip(labels, CHANCES[2], strict=True)))
+    fitted = small_logged_net(zeta="auto", actions=labels).fit(X, Y, action=did, propensity=0.75)
+    assert_same_fit(fitted, policy, NEW, same_labels=False)
+    predictions, expected = fitted.predict(NEW).tolist(), [names[label] for label in policy.predict(NEW)]
+    assert predictions == expected
+    assert len(set(predictions)) == 2
+    assert [isinstance(label, str) for label in predictions] == [isinstance(label, str) for label in expected]
+    assert [isinstance(label, bool) for label in predictions] == [
+        isinstance(label, bool | np.bool_) for label in expected
+    ]
+    plain = small_logged_net().fit(X, Y, action=did, propensity=dict(zip(labels, CHANCES[2], strict=True)))
     assert set(plain.actions_.tolist()) == set(list(labels))
     assert set(plain.predict(NEW).tolist()) == set(list(labels))
 
 
 def test_actions_are_sorted_unless_named() -> None:
-    assert small().fit(X3, Y3, action=A3, propensity=chances(3)).actions_.tolist() == sorted(LABELS[3])
+    assert small_logged_net().fit(X3, Y3, action=A3, propensity=chances(3)).actions_.tolist() == sorted(LABELS[3])
     order = ["visit", "call", "letter"]
-    fitted = small(actions=order).fit(X3, Y3, action=A3, propensity=chances(3))
+    fitted = small_logged_net(actions=order).fit(X3, Y3, action=A3, propensity=chances(3))
     assert fitted.actions_.tolist() == order
     assert_allclose(fitted.overlap_.smallest_propensity, [chances(3)[label] for label in order])
     clear = np.abs(NEW3[:, 0]) > 0.7
@@ -222,7 +214,7 @@ def test_it_decides_well(policy: GBPLNet, policy3: GBPLNet, count: int) -> None:
 def test_pseudo_outcomes_restated(policy3: GBPLNet, construction: str) -> None:
     fitted = policy3
     if construction != "dr":
-        fitted = small(pseudo_outcome=construction, outcome_model=LinearRegression(), zeta=[2.0, 0.2])
+        fitted = small_logged_net(pseudo_outcome=construction, outcome_model=LinearRegression(), zeta=[2.0, 0.2])
         fitted.fit(X3, Y3, action=A3, propensity=chances(3))
         assert fitted.zeta_path_.zeta.tolist() == [2.0, 0.2]  # one entry a zeta: there is one table
     nuisances = fitted._training.nuisances
@@ -245,7 +237,7 @@ def test_pseudo_outcomes_restated(policy3: GBPLNet, construction: str) -> None:
 
 def test_the_table_can_be_had_and_given_back(policy3: GBPLNet) -> None:
     """Section 7 ends in a table; from there on it is full feedback (sections 4 and 5)."""
-    again = small(zeta="auto", actions=LABELS[3]).fit(X3, policy3.pseudo_outcomes_)
+    again = small_logged_net(zeta="auto", actions=LABELS[3]).fit(X3, policy3.pseudo_outcomes_)
     truth = means(NEW3, 3)
     ours, theirs = (truth[np.arange(ROWS), np.argmax(p.predict_proba(NEW3), axis=1)].mean() for p in (policy3, again))
     best = truth.max(axis=1).mean()
@@ -271,9 +263,9 @@ def test_a_table_of_scores_from_elsewhere() -> None:
     scores = scores_from_elsewhere()
     clear = np.abs(NEW[:, 0]) > 0.7
     for fitted in (
-        small(actions=LABELS[2]).fit(X, scores),
-        small().fit(X, pd.DataFrame(scores, columns=LABELS[2])),
-        small(actions=LABELS[2]).fit(X, scores[:, 1] - scores[:, 0]),  # psi_b of DoubleML's interactive model
+        small_logged_net(actions=LABELS[2]).fit(X, scores),
+        small_logged_net().fit(X, pd.DataFrame(scores, columns=LABELS[2])),
+        small_logged_net(actions=LABELS[2]).fit(X, scores[:, 1] - scores[:, 0]),  # DoubleML's psi_b
     ):
         expected = np.where(NEW[clear, 0] > 0, "treated", "control")
         assert np.mean(fitted.predict(NEW[clear]) == expected) > 0.97
@@ -285,17 +277,17 @@ def test_controls_are_for_the_models_only() -> None:
     extra = np.random.default_rng(5).normal(size=(ROWS, 1))
     shifted = Y + 5.0 * extra[:, 0]
     given = {"outcome_model": LinearRegression(), "correction": 1.0}
-    fitted = small(**given).fit(X, shifted, action=A, propensity=LogisticRegression(), controls=extra)
+    fitted = small_logged_net(**given).fit(X, shifted, action=A, propensity=LogisticRegression(), controls=extra)
     assert fitted.n_features_in_ == 3
     assert_array_equal(fitted.predict(NEW), fitted.actions_[np.argmax(fitted.predict_proba(NEW), axis=1)])
     folds = [member.validation for member in fitted._training.fit.members]
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     seen = LoggedFeedback.of(np.hstack([X, extra]), shifted, A, propensity=LogisticRegression())
-    whole, found = fitted.cross_fit_settings(seed).run(seen, outer=folds), fitted._training.nuisances
-    assert_array_equal(found.outcome_mean, whole.outcome_mean)
-    assert_array_equal(found.propensity, whole.propensity)
-    assert np.corrcoef(found.outcome_mean[:, 0], extra[:, 0])[0, 1] > 0.9
-    blind = small(**given).fit(X, shifted, action=A, propensity=LogisticRegression())
+    whole, nuisances = fitted.cross_fit_settings(seed).run(seen, outer=folds), fitted._training.nuisances
+    assert_array_equal(nuisances.outcome_mean, whole.outcome_mean)
+    assert_array_equal(nuisances.propensity, whole.propensity)
+    assert np.corrcoef(nuisances.outcome_mean[:, 0], extra[:, 0])[0, 1] > 0.9
+    blind = small_logged_net(**given).fit(X, shifted, action=A, propensity=LogisticRegression())
     assert fitted.pseudo_outcomes_.std() < 0.7 * blind.pseudo_outcomes_.std()
 
 
@@ -303,10 +295,10 @@ def test_controls_are_for_the_models_only() -> None:
 
 
 def test_nobody_gets_what_costs_too_much() -> None:
-    free = small().fit(X3, Y3, action=A3, propensity=chances(3))
+    free = small_logged_net().fit(X3, Y3, action=A3, propensity=chances(3))
     assert {"letter", "visit"} <= set(free.predict(NEW3))
     for cost in ({"letter": 50.0}, [0.0, 50.0, 0.0], np.tile([0.0, 50.0, 0.0], (ROWS, 1))):
-        dear = small().fit(X3, Y3, action=A3, propensity=chances(3), cost=cost)
+        dear = small_logged_net().fit(X3, Y3, action=A3, propensity=chances(3), cost=cost)
         assert "letter" not in set(dear.predict(NEW3))
 
 
@@ -314,9 +306,9 @@ def test_a_cost_is_taken_off_the_outcome_of_its_action() -> None:
     """With arms regressed apart, cost c of an action is the outcome y - c 1[A = a]."""
     price, treated = 0.4, A == "treated"
     given = {"outcome_model": LinearRegression(), "zeta": "auto"}
-    priced = small(**given).fit(X, Y, action=A, propensity=0.75, cost={"treated": price})
-    netted = small(**given).fit(X, Y - price * treated, action=A, propensity=0.75)
-    free = small(**given).fit(X, Y, action=A, propensity=0.75)
+    priced = small_logged_net(**given).fit(X, Y, action=A, propensity=0.75, cost={"treated": price})
+    netted = small_logged_net(**given).fit(X, Y - price * treated, action=A, propensity=0.75)
+    free = small_logged_net(**given).fit(X, Y, action=A, propensity=0.75)
     assert_allclose(priced.pseudo_outcomes_, netted.pseudo_outcomes_, rtol=1e-9, atol=1e-9)
     assert_allclose(priced.pseudo_outcomes_, free.pseudo_outcomes_ - [0.0, price], rtol=1e-9, atol=1e-9)
     assert_allclose(priced.predict_proba(NEW), netted.predict_proba(NEW), atol=1e-4)
@@ -331,8 +323,8 @@ def test_a_cost_is_taken_off_the_outcome_of_its_action() -> None:
 def test_a_cost_of_full_feedback_is_taken_off_its_column() -> None:
     table = means(X3, 3) + 0.3 * np.random.default_rng(0).normal(size=(ROWS, 3))
     cost = [0.0, 0.3, 0.1]
-    priced = small(actions=LABELS[3]).fit(X3, table, cost={"letter": 0.3, "visit": 0.1})
-    netted = small(actions=LABELS[3]).fit(X3, table - cost)
+    priced = small_logged_net(actions=LABELS[3]).fit(X3, table, cost={"letter": 0.3, "visit": 0.1})
+    netted = small_logged_net(actions=LABELS[3]).fit(X3, table - cost)
     assert_same_fit(priced, netted, NEW3)
     truth = means(NEW3, 3)
     assert_allclose(
@@ -344,26 +336,8 @@ def test_a_cost_of_full_feedback_is_taken_off_its_column() -> None:
 # -- folds and rows ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[StackFit]]:
-    """The stacks that `fit` fits while the test runs: outcome models and policies."""
-    kept: dict[str, list[StackFit]] = {"nuisance": [], "path": []}
-
-    def recorder(name: str, real: Callable[..., list[StackFit]]) -> Callable[..., list[StackFit]]:
-        def recorded(*arguments: Any, **options: Any) -> list[StackFit]:
-            fitted = real(*arguments, **options)
-            kept[name] += fitted
-            return fitted
-
-        return recorded
-
-    for name, module in (("nuisance", gbpl.nuisance.plan), ("path", gbpl.path.path)):
-        monkeypatch.setattr(module, "fit_stacks", recorder(name, module.fit_stacks))
-    return kept
-
-
 @pytest.mark.parametrize("grouped", [True, False])
-def test_folds(stacks: dict[str, list[StackFit]], grouped: bool) -> None:
+def test_folds(monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
     """A policy's table comes from models that saw nothing of its fold, and groups stay together throughout."""
     groups = np.arange(ROWS)
     if grouped:  # a control and three treated each, so that folds of equal size are possible
@@ -371,8 +345,9 @@ def test_folds(stacks: dict[str, list[StackFit]], grouped: bool) -> None:
             mine = np.flatnonzero(name == A)
             groups[mine] = np.random.default_rng(len(mine)).permutation(len(mine)) % 60
     label = [f"family {group}" for group in groups]
-    small().fit(X, Y, action=A, propensity=0.75, groups=label if grouped else None)
-    (models,), (policies,) = stacks["nuisance"], stacks["path"]
+    stacks = [record_calls(monkeypatch, "fit_stacks", module) for module in (gbpl.nuisance.plan, gbpl.path.path)]
+    small_logged_net().fit(X, Y, action=A, propensity=0.75, groups=label if grouped else None)
+    (models,), (policies,) = (call.result for (call,) in stacks)
     rows = np.arange(ROWS)
     folds = [member.validation for member in policies.members[:2]]
     assert_array_equal(np.sort(np.concatenate(folds)), rows)
@@ -399,13 +374,13 @@ def test_each_fold_learns_from_its_own_table(policy: GBPLNet) -> None:
         for fold in (0, 1)
     }
     numbers = {key: number for number, key in enumerate(tables)}
-    found = {number: training.fit.target[number * ROWS : (number + 1) * ROWS, 0] for number in numbers.values()}
+    targets = {number: training.fit.target[number * ROWS : (number + 1) * ROWS, 0] for number in numbers.values()}
     for key, table in tables.items():
         gap = (table[:, 1] - table[:, 0]) / policy.outcome_scale_
-        assert_allclose(found[numbers[key]], gap, rtol=1e-4, atol=1e-4)
+        assert_allclose(targets[numbers[key]], gap, rtol=1e-4, atol=1e-4)
     for member, problem in zip(training.fit.members, training.fit.problems(), strict=True):
         assert member.table in (member.fold, 2 + member.fold)
-        assert_array_equal(problem.target[:, 0], found[member.table][member.train])
+        assert_array_equal(problem.target[:, 0], targets[member.table][member.train])
         assert_array_equal(problem.x, training.fit.x[member.train])
 
 
@@ -426,10 +401,10 @@ def test_weight_zero_removes_a_row(count: int) -> None:
     model = LinearRegression() if count == 2 else MLP(hidden=(16,))
     if count == 3:
         del parts["controls"]
-    weighted = small(outcome_model=model)
+    weighted = small_logged_net(outcome_model=model)
     weighted.fit(**{**parts, "sample_weight": np.where(kept, parts["sample_weight"], 0.0)})
-    removed = small(outcome_model=model).fit(**{name: part[kept] for name, part in parts.items()})
-    assert_same_fit(weighted, removed)
+    removed = small_logged_net(outcome_model=model).fit(**{name: part[kept] for name, part in parts.items()})
+    assert_same_fit(weighted, removed, NEW)
     assert_array_equal(weighted.pseudo_outcomes_, removed.pseudo_outcomes_)
     for baseline in (None, "logging", LABELS[count][0], removed):
         one, other = (p.cross_fitted_value(baseline=baseline) for p in (weighted, removed))
@@ -439,7 +414,9 @@ def test_weight_zero_removes_a_row(count: int) -> None:
 
 def test_an_action_of_weight_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'letter'.*sample_weight 0"):
-        small().fit(X3, Y3, action=A3, propensity=chances(3), sample_weight=np.where(A3 == "letter", 0.0, 1.0))
+        small_logged_net().fit(
+            X3, Y3, action=A3, propensity=chances(3), sample_weight=np.where(A3 == "letter", 0.0, 1.0)
+        )
 
 
 @pytest.mark.parametrize("construction", ["dr", "ipw"])
@@ -449,14 +426,14 @@ def test_weights_decide_where_rows_disagree(construction: str) -> None:
     same, y = np.ones((ROWS, 3)), np.where(A == "treated", np.where(likes, 1.0, -1.0), 0.0)
     for favoured, label in ((likes, "treated"), (~likes, "control")):
         weight = np.where(favoured, 5.0, 1.0)
-        fitted = small(pseudo_outcome=construction)
+        fitted = small_logged_net(pseudo_outcome=construction)
         fitted.fit(same, y, action=A, propensity=0.75, sample_weight=weight)
         assert fitted.predict(same[:1]).tolist() == [label]
 
 
 def test_the_same_random_state_gives_the_same_policy(policy: GBPLNet) -> None:
-    assert_same_fit(small(zeta="auto").fit(X, Y, action=A, propensity=0.75), policy)
-    other = small(zeta="auto", random_state=1).fit(X, Y, action=A, propensity=0.75)
+    assert_same_fit(small_logged_net(zeta="auto").fit(X, Y, action=A, propensity=0.75), policy, NEW)
+    other = small_logged_net(zeta="auto", random_state=1).fit(X, Y, action=A, propensity=0.75)
     assert not np.array_equal(other.predict_proba(NEW), policy.predict_proba(NEW))
     assert not np.array_equal(other.pseudo_outcomes_, policy.pseudo_outcomes_)
 
@@ -466,7 +443,7 @@ def test_fit_leaves_its_input_alone() -> None:
     before = {name: part.copy() for name, part in parts.items()}
     for part in parts.values():
         part.flags.writeable = False
-    small().fit(**parts, action=A)
+    small_logged_net().fit(**parts, action=A)
     for name, part in parts.items():
         assert_array_equal(part, before[name])
 
@@ -483,7 +460,7 @@ def cells(count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, n
     mean, chance = rng.uniform(-1.0, 1.0, (4, count)), rng.uniform(0.3, 1.0, (4, count))
     chance /= chance.sum(axis=1, keepdims=True)
     kind = rng.integers(0, 4, LARGE)
-    action = (rng.random((LARGE, 1)) >= chance[kind].cumsum(axis=1)[:, :-1]).sum(axis=1)
+    action = drawn_actions(rng, chance[kind])
     return kind, action, mean[kind, action] + 0.1 * rng.normal(size=LARGE), mean, chance
 
 
@@ -512,7 +489,7 @@ def test_population_target(count: int, route: str) -> None:
     surrogate: Surrogate = Binary(squash=False) if count == 2 else FullVector(count, squash=False)
     exact = FitConfig(batch_size=LARGE, max_epochs=120, patience=120, learning_rate=0.03)
     given = {"zeta": zeta, "surrogate": surrogate, "model": Linear(), "fit_config": exact}
-    fitted = small(**given, **ROUTES[route])
+    fitted = small_logged_net(**given, **ROUTES[route])
     wrong = "wrong propensities" in route
     fitted.fit(CELLS[kind], y, action=action, propensity=1 / count if wrong else chance[kind])
     target = np.asarray(surrogate.target(fitted.pseudo_outcomes_), float)
@@ -565,7 +542,7 @@ def test_both_corrections_are_on_the_path(policy: GBPLNet) -> None:
 
 def test_the_doubly_robust_table_judges_every_entry(policy: GBPLNet) -> None:
     """Also those fitted to the outcome model alone."""
-    fitted = small(zeta=[2.0]).fit(X, Y, action=A, propensity=0.75)
+    fitted = small_logged_net(zeta=[2.0]).fit(X, Y, action=A, propensity=0.75)
     assert fitted.zeta_path_.correction.tolist() == [1.0, 0.0]
     training = fitted._training
     assert_allclose(training.feedback.outcomes, training.nuisances.pseudo_outcomes("dr"))
@@ -577,7 +554,7 @@ def test_the_doubly_robust_table_judges_every_entry(policy: GBPLNet) -> None:
 
 @pytest.mark.parametrize("correction", [1.0, 0.5, 0.0])
 def test_a_correction_of_the_user(correction: float) -> None:
-    fitted = small(correction=correction).fit(X, Y, action=A, propensity=0.75)
+    fitted = small_logged_net(correction=correction).fit(X, Y, action=A, propensity=0.75)
     assert fitted.zeta_path_.correction.tolist() == [correction]
     nuisances = fitted._training.nuisances
     robust, model = nuisances.pseudo_outcomes("dr"), nuisances.outcome_mean
@@ -585,7 +562,7 @@ def test_a_correction_of_the_user(correction: float) -> None:
 
 
 def test_a_list_of_zetas_is_selected_from(policy: GBPLNet) -> None:
-    fitted = small(zeta=[2.0, 0.2]).fit(X, Y, action=A, propensity=0.75)
+    fitted = small_logged_net(zeta=[2.0, 0.2]).fit(X, Y, action=A, propensity=0.75)
     path = fitted.zeta_path_
     assert path.zeta.tolist() == [2.0, 0.2, 2.0, 0.2]
     assert path.correction.tolist() == [1.0, 1.0, 0.0, 0.0]
@@ -599,7 +576,7 @@ def test_a_list_of_zetas_is_selected_from(policy: GBPLNet) -> None:
 @pytest.mark.parametrize("construction", ["ipw", "centered_ipw", "dm"])
 def test_other_tables_have_no_correction(construction: str) -> None:
     with pytest.raises(ValueError, match="pseudo_outcome='dr'"):
-        small(pseudo_outcome=construction, correction=0.5).fit(X, Y, action=A, propensity=0.75)
+        small_logged_net(pseudo_outcome=construction, correction=0.5).fit(X, Y, action=A, propensity=0.75)
 
 
 # -- overlap and propensities -----------------------------------------------------------------------------
@@ -607,14 +584,14 @@ def test_other_tables_have_no_correction(construction: str) -> None:
 
 def overlap_fit(strength: float, clip: float) -> GBPLNet:
     seen = LoggedDesign(BinaryDesign("DGP2"), strength=strength, clip=clip).sample(1000, seed=0)
-    model = small(model=Linear(), outcome_model=LinearRegression())
+    model = small_logged_net(model=Linear(), outcome_model=LinearRegression())
     return model.fit(seen.x, seen.outcome, action=seen.action, propensity=seen.propensity)
 
 
 def test_weak_overlap_is_told() -> None:
-    with pytest.warns(OverlapWarning, match="weak overlap") as told:
+    with pytest.warns(OverlapWarning, match="weak overlap") as warned:
         weak = overlap_fit(2.5, 0.0)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     assert weak.overlap_.weak
     assert weak.overlap_.actions.tolist() == [0, 1]
     strong = overlap_fit(1.0, 0.05)  # a warning here would be an error
@@ -633,13 +610,13 @@ def test_clip(policy: GBPLNet) -> None:
     assert policy.overlap_.clip == 0.01
     assert policy.overlap_.clipped_fraction == 0.0
     with pytest.warns(OverlapWarning, match="below the clip of 0.4"):
-        fitted = small(clip=0.4, pseudo_outcome="ipw").fit(X, Y, action=A, propensity=0.75)
+        fitted = small_logged_net(clip=0.4, pseudo_outcome="ipw").fit(X, Y, action=A, propensity=0.75)
     by_hand = np.where(A[:, None] == LABELS[2], Y[:, None] / [0.4, 0.6], 0.0)
     assert_allclose(fitted.pseudo_outcomes_, by_hand)
 
 
 def test_without_a_committee() -> None:
-    fitted = small(committee=None, outcome_model=LinearRegression()).fit(X, Y, action=A, propensity=0.75)
+    fitted = small_logged_net(committee=None, outcome_model=LinearRegression()).fit(X, Y, action=A, propensity=0.75)
     assert fitted.overlap_.welfare_by_clip == ()
     assert fitted.pseudo_outcomes_.shape == (ROWS, 2)
     with pytest.raises(ValueError, match="use value on new rows"):
@@ -648,31 +625,31 @@ def test_without_a_committee() -> None:
 
 
 def test_an_estimated_propensity_is_told() -> None:
-    fitted = small()
-    with pytest.warns(EstimatedPropensityWarning, match="give their probabilities") as told:
+    fitted = small_logged_net()
+    with pytest.warns(EstimatedPropensityWarning, match="give their probabilities") as warned:
         fitted.fit(X, Y, action=A)
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
     assert fitted.overlap_.estimated
     estimate = fitted._training.nuisances.propensity
     assert_allclose(estimate.mean(axis=0), CHANCES[2], atol=0.05)
     assert_allclose(estimate.sum(axis=1), 1.0)
-    with pytest.warns(EstimatedPropensityWarning) as told:
+    with pytest.warns(EstimatedPropensityWarning) as warned:
         fitted.value(NEW, NEW_Y, action=NEW_A)
-    assert [warning.filename for warning in told] == [__file__]
-    with pytest.warns(EstimatedPropensityWarning) as told:
+    assert [warning.filename for warning in warned] == [__file__]
+    with pytest.warns(EstimatedPropensityWarning) as warned:
         policy_value("treated", LoggedFeedback.of(X, Y, A), estimator="snipw")
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_score_tells_its_caller() -> None:
-    fitted = small(outcome_model=LinearRegression()).fit(X, Y, action=A, propensity=0.75)
-    with pytest.warns(EstimatedPropensityWarning) as told:
+    fitted = small_logged_net(outcome_model=LinearRegression()).fit(X, Y, action=A, propensity=0.75)
+    with pytest.warns(EstimatedPropensityWarning) as warned:
         fitted.score(NEW, NEW_Y, action=NEW_A)
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_a_classifier_of_the_user_is_not_told() -> None:
-    logged = small(pseudo_outcome="ipw").fit(X, Y, action=A, propensity=LogisticRegression())
+    logged = small_logged_net(pseudo_outcome="ipw").fit(X, Y, action=A, propensity=LogisticRegression())
     assert logged.overlap_.estimated
     assert not logged.overlap_.weak
 
@@ -729,7 +706,7 @@ def test_value_over_a_baseline(policy: GBPLNet) -> None:
     own = policy.value(**rows)
     logged = LoggedFeedback.of(NEW, NEW_Y, NEW_A, propensity=0.75)
     settings = policy.cross_fit_settings(0)
-    other = small(zeta=5.0, random_state=3).fit(X, Y, action=A, propensity=0.75)
+    other = small_logged_net(zeta=5.0, random_state=3).fit(X, Y, action=A, propensity=0.75)
     everybody = np.repeat("control", ROWS)
     table = np.tile([1.0, 0.0], (ROWS, 1))
     for baseline in ("control", everybody, table):
@@ -749,8 +726,8 @@ def test_value_with_costs_and_weights(policy: GBPLNet) -> None:
     rows: dict[str, Any] = {"X": NEW, "y": NEW_Y, "action": NEW_A, "propensity": 0.75, "estimator": "ipw"}
     treated = policy.predict(NEW) == "treated"
     ratio = np.where(policy.predict(NEW) == NEW_A, 1.0 / np.where(treated, 0.75, 0.25), 0.0)
-    found = policy.value(**rows, cost={"treated": 0.2}, sample_weight=weight)
-    assert_allclose(found.estimate, np.average(ratio * NEW_Y - 0.2 * treated, weights=weight))
+    value = policy.value(**rows, cost={"treated": 0.2}, sample_weight=weight)
+    assert_allclose(value.estimate, np.average(ratio * NEW_Y - 0.2 * treated, weights=weight))
     groups = np.arange(ROWS) // 5
     clustered = policy.value(**rows, groups=groups)
     sums = np.bincount(groups, ratio * NEW_Y - np.mean(ratio * NEW_Y)) / ROWS
@@ -758,9 +735,9 @@ def test_value_with_costs_and_weights(policy: GBPLNet) -> None:
 
 
 def test_value_minds_the_rows_it_learned_from(policy: GBPLNet) -> None:
-    with pytest.warns(UserWarning, match="use cross_fitted_value") as told:
+    with pytest.warns(UserWarning, match="use cross_fitted_value") as warned:
         policy.value(X, Y, action=A, propensity=0.75)
-    assert told[0].filename == __file__
+    assert warned[0].filename == __file__
     with pytest.warns(UserWarning, match="use cross_fitted_value"):
         policy.value(X, np.column_stack([Y, Y]))
     policy.value(X[::-1], Y[::-1], action=A[::-1], propensity=0.75)  # other rows, as far as it can tell
@@ -791,7 +768,7 @@ def test_cross_fitted_value_restated(policy3: GBPLNet) -> None:
     assert_allclose(
         policy3.cross_fitted_value(baseline="visit").estimate, np.mean(gained - policy3.pseudo_outcomes_[:, 2])
     )
-    paper = small(pseudo_outcome="ipw").fit(X3, Y3, action=A3, propensity=chances(3))
+    paper = small_logged_net(pseudo_outcome="ipw").fit(X3, Y3, action=A3, propensity=chances(3))
     with pytest.raises(ValueError, match="use 'ipw' or 'snipw'"):
         paper.cross_fitted_value()
     assert np.isfinite(paper.cross_fitted_value(estimator="snipw").estimate)
@@ -800,16 +777,10 @@ def test_cross_fitted_value_restated(policy3: GBPLNet) -> None:
 def test_cross_fitted_value_rests_on_networks_that_saw_nothing_of_the_fold(
     policy3: GBPLNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[Any] = []
-    real = gbpl.path.path.fit_stack
-
-    def spy(x: Any, target: Any, members: Any, *args: Any, **options: Any) -> Any:
-        seen.extend(members)
-        return real(x, target, members, *args, **options)
-
-    monkeypatch.setattr(gbpl.path.path, "fit_stack", spy)
+    stacks = record_calls(monkeypatch, "fit_stack", gbpl.path.path)
     fitted = policy3._training.fit
     fitted.untouched()
+    seen = [member for call in stacks for member in call.arguments[2]]
     folds = {member.fold: member.validation for member in fitted.every}
     assert {member.fold for member in seen} == set(folds)
     for member in seen:
@@ -827,7 +798,7 @@ def test_cross_fitted_value_is_honest() -> None:
         rng = np.random.default_rng(seed)
         x, taken = rng.integers(0, 3, (ROWS, 3)).astype(float), rng.permutation(np.arange(ROWS) % 3)
         y = rng.normal(size=ROWS)
-        fitted = small(random_state=seed).fit(x, y, action=taken, propensity=1 / 3)
+        fitted = small_logged_net(random_state=seed).fit(x, y, action=taken, propensity=1 / 3)
         honest.append(fitted.cross_fitted_value().estimate)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "these are the rows the policy learned from")
@@ -846,7 +817,7 @@ def test_cross_fitted_value_has_no_bias_at_all() -> None:
     for seed in range(300):
         rng = np.random.default_rng(seed)
         x, taken = rng.integers(0, 3, (ROWS, 3)).astype(float), rng.permutation(np.arange(ROWS) % 3)
-        fitted = small(zeta="auto", random_state=seed, fit_config=config)
+        fitted = small_logged_net(zeta="auto", random_state=seed, fit_config=config)
         fitted.fit(x, rng.normal(size=ROWS), action=taken, propensity=1 / 3)
         honest.append(fitted.cross_fitted_value().estimate)
     assert abs(np.mean(honest)) < 3 * np.std(honest, ddof=1) / np.sqrt(len(honest))
@@ -857,15 +828,15 @@ def test_cross_fitted_value_has_no_bias_at_all() -> None:
 
 def test_a_saved_policy_carries_no_rows(policy: GBPLNet) -> None:
     again: GBPLNet = pickle.loads(pickle.dumps(policy))
-    assert_same_fit(again, policy)
+    assert_same_fit(again, policy, NEW)
     assert again.actions_.tolist() == policy.actions_.tolist()
     assert not hasattr(again, "_training")
     assert not hasattr(again, "pseudo_outcomes_")
     assert again.overlap_.to_dict() == policy.overlap_.to_dict()
     assert str(again.zeta_path_) == str(policy.zeta_path_)
     assert len(pickle.dumps(again.overlap_)) < 10_000
-    found = [np.asarray(value) for value in vars(again).values() if isinstance(value, np.ndarray | list | tuple)]
-    assert not any(ROWS in value.shape for value in found if value.dtype != object)
+    kept = [np.asarray(value) for value in vars(again).values() if isinstance(value, np.ndarray | list | tuple)]
+    assert not any(ROWS in value.shape for value in kept if value.dtype != object)
     with pytest.raises(ValueError, match="use value on new rows"):
         again.cross_fitted_value()
     with pytest.raises(PosteriorError, match="loaded without"):
@@ -877,7 +848,7 @@ def test_a_saved_policy_carries_no_rows(policy: GBPLNet) -> None:
 
 
 def test_a_fit_to_full_feedback_forgets_the_log() -> None:
-    fitted = small().fit(X, Y, action=A, propensity=0.75)
+    fitted = small_logged_net().fit(X, Y, action=A, propensity=0.75)
     fitted.fit(X, means(X, 2))
     assert not hasattr(fitted, "pseudo_outcomes_")
     assert not hasattr(fitted, "overlap_")
@@ -895,7 +866,7 @@ def test_posterior(policy: GBPLNet) -> None:
 
 def test_bootstrap_posterior() -> None:
     """Refits stay with the table of their member."""
-    fitted = small().fit(X, Y, action=A, propensity=0.75)
+    fitted = small_logged_net().fit(X, Y, action=A, propensity=0.75)
     posterior = fitted.posterior("bootstrap", refits=4)
     for part, problem in zip(posterior.parts, fitted._training.fit.problems(), strict=True):
         assert_array_equal(part.problem.target, problem.target)
@@ -907,8 +878,8 @@ def test_fit_many_of_logs_is_fit_one_by_one() -> None:
         {"X": X, "y": Y, "action": A, "propensity": 0.75},
         {"X": X[:150], "y": Y[:150], "action": A[:150], "propensity": 0.75},
     ]
-    together = gbpl.fit_many([small(random_state=seed) for seed in (1, 2)], data)
+    together = fit_many([small_logged_net(random_state=seed) for seed in (1, 2)], data)
     for seed, policy, given in zip((1, 2), together, data, strict=True):
-        alone = small(random_state=seed).fit(**given)
+        alone = small_logged_net(random_state=seed).fit(**given)
         assert_allclose(policy.pseudo_outcomes_, alone.pseudo_outcomes_, atol=2e-3)
         assert_allclose(policy.predict_proba(X), alone.predict_proba(X), atol=2e-3)

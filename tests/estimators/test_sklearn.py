@@ -19,15 +19,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from support.policies import small_net
 
 from gbpl import MLP, Binary, FitConfig, GBPLNet, PerAction
 
 ROWS = 60
-
-
-def small(**changes: Any) -> GBPLNet:
-    given = {"zeta": 1.0, "committee": 2, "model": MLP(hidden=(4,)), "fit_config": FitConfig(max_epochs=2)}
-    return GBPLNet(**{**given, "random_state": 0, "device": "cpu", "progress": False, **changes})
 
 
 RNG = np.random.default_rng(0)
@@ -49,23 +45,23 @@ def expected(estimator: GBPLNet) -> dict[str, str]:
     return EXPECTED
 
 
-@parametrize_with_checks([small()], expected_failed_checks=expected)
+@parametrize_with_checks([small_net()], expected_failed_checks=expected)
 def test_conforms(estimator: GBPLNet, check: Any) -> None:
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([small(committee=None, zeta="auto")], expected_failed_checks=expected)
+@parametrize_with_checks([small_net(committee=None, zeta="auto")], expected_failed_checks=expected)
 def test_one_network_conforms(estimator: GBPLNet, check: Any) -> None:
     check(estimator)
 
 
 def test_one_check_is_expected_to_fail_and_none_left_out() -> None:
-    drawn = list(estimator_checks_generator(small(), legacy=True, expected_failed_checks=EXPECTED, mark="xfail"))
+    drawn = list(estimator_checks_generator(small_net(), legacy=True, expected_failed_checks=EXPECTED, mark="xfail"))
     assert len(drawn) >= 45
     assert sum(hasattr(item, "marks") for item in drawn) == 1  # what is expected to fail carries a mark
-    assert has_fit_parameter(small(), "sample_weight")
-    tags = get_tags(small())
+    assert has_fit_parameter(small_net(), "sample_weight")
+    tags = get_tags(small_net())
     assert tags.requires_fit
     assert tags.target_tags.required
     assert tags.target_tags.multi_output
@@ -132,7 +128,7 @@ def test_nothing_is_checked_before_fit() -> None:
 
 
 def test_a_clone_is_not_fitted() -> None:
-    policy = small(actions=["wait", "treat"]).fit(X, Y)
+    policy = small_net(actions=["wait", "treat"]).fit(X, Y)
     again = clone(policy)
     with pytest.raises(NotFittedError):
         check_is_fitted(again)
@@ -152,35 +148,35 @@ def test_cross_val_score_is_welfare_on_each_part(outcomes: np.ndarray) -> None:
     table = outcomes if outcomes.ndim == 2 else np.column_stack([np.zeros(ROWS), outcomes])
     expected = []
     for train, test in parts.split(X):
-        chosen = small().fit(X[train], outcomes[train]).predict(X[test])
+        chosen = small_net().fit(X[train], outcomes[train]).predict(X[test])
         expected.append(np.mean([table[row, action] for row, action in zip(test, chosen, strict=True)]))
-    assert_allclose(cross_val_score(small(), X, outcomes, cv=parts), expected)
+    assert_allclose(cross_val_score(small_net(), X, outcomes, cv=parts), expected)
 
 
 def test_cross_validate_and_cross_val_predict() -> None:
-    found = cross_validate(small(), X, Y, cv=2, return_train_score=True, error_score="raise")
-    assert np.isfinite(found["test_score"]).all()
-    assert np.isfinite(found["train_score"]).all()
-    decided = cross_val_predict(small(actions=["wait", "treat"]), X, Y, cv=2)
+    scores = cross_validate(small_net(), X, Y, cv=2, return_train_score=True, error_score="raise")
+    assert np.isfinite(scores["test_score"]).all()
+    assert np.isfinite(scores["train_score"]).all()
+    decided = cross_val_predict(small_net(actions=["wait", "treat"]), X, Y, cv=2)
     assert decided.shape == (ROWS,)
     assert set(decided) <= {"wait", "treat"}
 
 
 @pytest.mark.parametrize("outcomes", [Y, Y4], ids=["two", "four"])
 def test_grid_search(outcomes: np.ndarray) -> None:
-    search = GridSearchCV(small(), {"prior_sd": [0.01, 1.0], "zeta": [0.1, "auto"]}, cv=2, error_score="raise")
+    search = GridSearchCV(small_net(), {"prior_sd": [0.01, 1.0], "zeta": [0.1, "auto"]}, cv=2, error_score="raise")
     search.fit(X, outcomes)
     assert len(search.cv_results_["mean_test_score"]) == 4
-    by_hand = cross_val_score(small(**search.best_params_), X, outcomes, cv=2).mean()
+    by_hand = cross_val_score(small_net(**search.best_params_), X, outcomes, cv=2).mean()
     assert_allclose(search.best_score_, by_hand)
     assert search.best_score_ == search.cv_results_["mean_test_score"].max()
-    assert_array_equal(search.predict(X), small(**search.best_params_).fit(X, outcomes).predict(X))
+    assert_array_equal(search.predict(X), small_net(**search.best_params_).fit(X, outcomes).predict(X))
     assert_allclose(search.score(X, outcomes), search.best_estimator_.score(X, outcomes))
 
 
 def test_pipeline() -> None:
-    pipeline = make_pipeline(StandardScaler(), small()).fit(100.0 * X + 5000.0, Y)
-    alone = small().fit(X, Y)
+    pipeline = make_pipeline(StandardScaler(), small_net()).fit(100.0 * X + 5000.0, Y)
+    alone = small_net().fit(X, Y)
     assert_allclose(pipeline.predict_proba(100.0 * X + 5000.0), alone.predict_proba(X), atol=1e-3)
     assert_allclose(pipeline.score(100.0 * X + 5000.0, Y), alone.score(X, Y))
     assert pipeline.decision_function(X).shape == (ROWS,)
@@ -188,17 +184,17 @@ def test_pipeline() -> None:
 
 def test_pipeline_of_frames() -> None:
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), small())
+    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), small_net())
     pipeline.fit(frame, pd.DataFrame(Y, columns=["wait", "treat"]))
     assert pipeline[-1].feature_names_in_.tolist() == ["a", "b", "c"]
     assert set(pipeline.predict(frame)) <= {"wait", "treat"}
 
 
 def test_pipeline_passes_weights_and_parameters() -> None:
-    pipeline = Pipeline([("scale", StandardScaler()), ("policy", small())])
+    pipeline = Pipeline([("scale", StandardScaler()), ("policy", small_net())])
     pipeline.set_params(policy__zeta=0.5).fit(X, Y, policy__sample_weight=WEIGHT)
     scaled = StandardScaler().fit_transform(X)
-    alone = small(zeta=0.5).fit(scaled, Y, sample_weight=WEIGHT)
+    alone = small_net(zeta=0.5).fit(scaled, Y, sample_weight=WEIGHT)
     assert_array_equal(pipeline["policy"].predict_proba(scaled), alone.predict_proba(scaled))
     search = GridSearchCV(pipeline, {"policy__prior_sd": [0.1, 1.0]}, cv=2, error_score="raise").fit(X, Y)
     assert search.best_params_["policy__prior_sd"] in (0.1, 1.0)
@@ -206,18 +202,18 @@ def test_pipeline_passes_weights_and_parameters() -> None:
 
 def test_weights_are_routed() -> None:
     with config_context(enable_metadata_routing=True):
-        policy = small().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        policy = small_net().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         parts = KFold(2)
-        found = cross_validate(policy, X, Y, cv=parts, params={"sample_weight": WEIGHT}, error_score="raise")
+        scores = cross_validate(policy, X, Y, cv=parts, params={"sample_weight": WEIGHT}, error_score="raise")
     expected = []
     for train, test in parts.split(X):
-        fitted = small().fit(X[train], Y[train], sample_weight=WEIGHT[train])
+        fitted = small_net().fit(X[train], Y[train], sample_weight=WEIGHT[train])
         expected.append(fitted.score(X[test], Y[test], sample_weight=WEIGHT[test]))
-    assert_allclose(found["test_score"], expected)
+    assert_allclose(scores["test_score"], expected)
 
 
 def test_pickle_of_a_pipeline() -> None:
-    pipeline = make_pipeline(StandardScaler(), small()).fit(X, Y)
+    pipeline = make_pipeline(StandardScaler(), small_net()).fit(X, Y)
     again = pickle.loads(pickle.dumps(pipeline))
     assert_array_equal(again.predict_proba(X), pipeline.predict_proba(X))
     assert_array_equal(again.predict(X), pipeline.predict(X))
@@ -234,13 +230,13 @@ TAKEN = np.where(TREATED, CHANCE, 1.0 - CHANCE)
 OUTCOME = TREATED * (XL[:, 0] - 3.0) + 0.3 * RNG.normal(size=LOGGED)
 
 
-def logged(**changes: Any) -> GBPLNet:
-    given = {"outcome_model": PerAction(Ridge()), "nuisance_folds": 2, "fit_config": FitConfig(max_epochs=5)}
-    return small(**{**given, **changes})
+def logged_net(**changes: Any) -> GBPLNet:
+    given = {"outcome_model": PerAction(Ridge()), "nuisance_folds": 2}
+    return small_net(**{**given, **changes})
 
 
 def routed(**changes: Any) -> Pipeline:
-    net = logged(**changes)
+    net = logged_net(**changes)
     net.set_fit_request(action=True, propensity=True).set_score_request(action=True, propensity=True)
     return Pipeline([("scale", StandardScaler()), ("net", net)])
 
@@ -249,14 +245,14 @@ def routed(**changes: Any) -> Pipeline:
 def test_a_pipeline_routes_the_log(propensity: Any) -> None:
     with config_context(enable_metadata_routing=True):
         pipeline = routed().fit(XL, OUTCOME, action=ACTION, propensity=propensity)
-        found = pipeline.score(XL, OUTCOME, action=ACTION, propensity=propensity)
+        score = pipeline.score(XL, OUTCOME, action=ACTION, propensity=propensity)
     scaled = StandardScaler().fit_transform(XL)
-    alone = logged().fit(scaled, OUTCOME, action=ACTION, propensity=propensity)
+    alone = logged_net().fit(scaled, OUTCOME, action=ACTION, propensity=propensity)
     assert pipeline["net"].actions_.tolist() == ["hold", "treat"]
     assert_array_equal(pipeline.predict_proba(XL), alone.predict_proba(scaled))
     assert_array_equal(pipeline.predict(XL), alone.predict(scaled))
     assert_array_equal(pipeline["net"].pseudo_outcomes_, alone.pseudo_outcomes_)
-    assert found == alone.score(scaled, OUTCOME, action=ACTION, propensity=propensity)
+    assert score == alone.score(scaled, OUTCOME, action=ACTION, propensity=propensity)
 
 
 @pytest.mark.parametrize("propensity", [TAKEN, 0.5], ids=["a number a row", "a number"])
@@ -266,7 +262,7 @@ def test_grid_search_routes_the_log(propensity: Any) -> None:
     with config_context(enable_metadata_routing=True):
         search = GridSearchCV(routed(), {"net__prior_sd": widths}, cv=2, error_score="raise")
         search.fit(XL, OUTCOME, action=ACTION, propensity=propensity)
-        told = search.score(XL, OUTCOME, action=ACTION, propensity=propensity)
+        score = search.score(XL, OUTCOME, action=ACTION, propensity=propensity)
     train, test = list(KFold(2).split(XL))[1]
     scaler = StandardScaler().fit(XL[train])
 
@@ -275,38 +271,38 @@ def test_grid_search_routes_the_log(propensity: Any) -> None:
         return {"y": OUTCOME[rows], "action": ACTION[rows], "propensity": known}
 
     for place, width in enumerate(widths):
-        policy = logged(prior_sd=width).fit(scaler.transform(XL[train]), **part(train))
+        policy = logged_net(prior_sd=width).fit(scaler.transform(XL[train]), **part(train))
         by_hand = policy.score(scaler.transform(XL[test]), **part(test))
         assert_allclose(search.cv_results_["split1_test_score"][place], by_hand, rtol=1e-12)
     assert search.best_params_["net__prior_sd"] in widths
     scaled = StandardScaler().fit_transform(XL)
-    best = logged(prior_sd=search.best_params_["net__prior_sd"]).fit(scaled, **part(np.arange(LOGGED)))
+    best = logged_net(prior_sd=search.best_params_["net__prior_sd"]).fit(scaled, **part(np.arange(LOGGED)))
     assert_array_equal(search.predict(XL), best.predict(scaled))
-    assert_allclose(told, best.score(scaled, **part(np.arange(LOGGED))))
+    assert_allclose(score, best.score(scaled, **part(np.arange(LOGGED))))
 
 
 def test_propensities_that_are_not_asked_for_are_refused() -> None:
     with config_context(enable_metadata_routing=True):
-        pipeline = Pipeline([("scale", StandardScaler()), ("net", logged().set_fit_request(action=True))])
+        pipeline = Pipeline([("scale", StandardScaler()), ("net", logged_net().set_fit_request(action=True))])
         with pytest.raises(ValueError, match=r"\[propensity\] are passed but are not explicitly set"):
             pipeline.fit(XL, OUTCOME, action=ACTION, propensity=TAKEN)
 
 
 def test_a_pipeline_takes_the_log_without_routing() -> None:
-    pipeline = make_pipeline(StandardScaler(), logged())
+    pipeline = make_pipeline(StandardScaler(), logged_net())
     pipeline.fit(XL, OUTCOME, gbplnet__action=ACTION, gbplnet__propensity=TAKEN)
     scaled = StandardScaler().fit_transform(XL)
-    alone = logged().fit(scaled, OUTCOME, action=ACTION, propensity=TAKEN)
+    alone = logged_net().fit(scaled, OUTCOME, action=ACTION, propensity=TAKEN)
     assert_array_equal(pipeline.predict_proba(XL), alone.predict_proba(scaled))
 
 
 def test_score_of_a_log_is_its_doubly_robust_value() -> None:
     half, rest = np.arange(0, LOGGED, 2), np.arange(1, LOGGED, 2)
-    policy = logged().fit(XL[half], OUTCOME[half], action=ACTION[half], propensity=TAKEN[half])
-    found = policy.score(XL[rest], OUTCOME[rest], action=ACTION[rest], propensity=TAKEN[rest])
+    policy = logged_net().fit(XL[half], OUTCOME[half], action=ACTION[half], propensity=TAKEN[half])
+    score = policy.score(XL[rest], OUTCOME[rest], action=ACTION[rest], propensity=TAKEN[rest])
     value = policy.value(XL[rest], OUTCOME[rest], action=ACTION[rest], propensity=TAKEN[rest], estimator="dr")
-    assert found == value.estimate
+    assert score == value.estimate
     follows = policy.predict(XL[rest]) == ACTION[rest]
     plain = np.mean(follows / TAKEN[rest] * OUTCOME[rest])  # inverse propensity: noisier, but of the same thing
     error = np.std(follows / TAKEN[rest] * OUTCOME[rest]) / np.sqrt(len(rest))
-    assert abs(found - plain) < 3.0 * error
+    assert abs(score - plain) < 3.0 * error

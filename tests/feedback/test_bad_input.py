@@ -17,6 +17,9 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
+from support.calls import forbid_calls
+from support.mistakes import each_mistake, replaced
+from support.policies import small_net
 
 import gbpl.nuisance.cross_fit
 import gbpl.nuisance.plan
@@ -37,24 +40,11 @@ LOG3 = {"y": Y[:, 0], "action": np.array(["a", "b", "c", "a"] * 5), "propensity"
 FEEDBACK = LoggedFeedback.of(X, LOG["y"], LOG["action"], propensity=0.5)
 
 
-def put(array: np.ndarray, *places: tuple[Any, float]) -> np.ndarray:
-    """A copy with some values replaced."""
-    out = array.copy()
-    for where, value in places:
-        out[where] = value
-    return out
-
-
 def blank(frame: pd.DataFrame, *rows: int) -> pd.DataFrame:
     """A copy with nothing in some rows."""
     out = frame.copy()
     out.iloc[list(rows)] = np.nan
     return out
-
-
-def small(**changes: Any) -> GBPLNet:
-    given = {"zeta": 1.0, "committee": 2, "model": MLP(hidden=(4,)), "fit_config": FitConfig(max_epochs=2)}
-    return GBPLNet(**{**given, "random_state": 0, "device": "cpu", "progress": False, **changes})
 
 
 class Bare:
@@ -63,17 +53,17 @@ class Bare:
 
 FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     # values of X and y
-    ("NaN in X", {"X": put(X, ((4, 1), np.nan))}, ValueError, r"X .*\b1 NaN.* column.* 1\b.* row 4\b"),
+    ("NaN in X", {"X": replaced(X, ((4, 1), np.nan))}, ValueError, r"X .*\b1 NaN.* column.* 1\b.* row 4\b"),
     (
         "several NaN in a frame",
         {"X": blank(XF, 3, 7)},
         ValueError,
         r"X .*\b6 NaN.*'age', 'dose', 'income'.* row 3\b",
     ),
-    ("inf in X", {"X": put(X, ((9, 2), np.inf))}, ValueError, r"X .*\b1 inf.* column.* 2\b.* row 9\b"),
+    ("inf in X", {"X": replaced(X, ((9, 2), np.inf))}, ValueError, r"X .*\b1 inf.* column.* 2\b.* row 9\b"),
     (
         "NaN and inf in X",
-        {"X": put(X, ((9, 2), -np.inf), ((5, 0), np.nan), ((6, 0), np.nan))},
+        {"X": replaced(X, ((9, 2), -np.inf), ((5, 0), np.nan), ((6, 0), np.nan))},
         ValueError,
         r"X .*\b2 NaN.*\b1 inf.* column.* 0, 2\b.* row 5\b",
     ),
@@ -89,10 +79,10 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
         ValueError,
         r"X .*\b1 NaN.*'dose'.* row 0\b",
     ),
-    ("NaN in y", {"y": put(Y, ((2, 1), np.nan))}, ValueError, r"y .*\b1 NaN.* column.* 1\b.* row 2\b"),
+    ("NaN in y", {"y": replaced(Y, ((2, 1), np.nan))}, ValueError, r"y .*\b1 NaN.* column.* 1\b.* row 2\b"),
     ("NaN in a y frame", {"y": YF.mask(YF > 1.0)}, ValueError, r"y .* NaN.*'(wait|treat)'.* row \d+"),
-    ("inf in y", {"y": put(Y, ((2, 1), -np.inf))}, ValueError, r"y .*\b1 inf.* column.* 1\b.* row 2\b"),
-    ("NaN in the gap", {"y": put(Y[:, 0], (11, np.nan))}, ValueError, r"y .*\b1 NaN.* row 11\b"),
+    ("inf in y", {"y": replaced(Y, ((2, 1), -np.inf))}, ValueError, r"y .*\b1 inf.* column.* 1\b.* row 2\b"),
+    ("NaN in the gap", {"y": replaced(Y[:, 0], (11, np.nan))}, ValueError, r"y .*\b1 NaN.* row 11\b"),
     # shapes
     ("1-D X", {"X": X[:, 0]}, ValueError, r"Expected 2D array, got 1D array.*[\s\S]*Reshape your data"),
     ("3-D X", {"X": X[:, :, None]}, ValueError, r"X.* (3|dim 3)|dim 3"),
@@ -176,13 +166,13 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     ("too few rows for the folds", {"committee": 11}, ValueError, r"too few rows.*20.*committee=11.*22"),
     (
         "too few rows left by zero weights",
-        {"committee": 5, "sample_weight": put(WEIGHT, (slice(0, 12), 0.0))},
+        {"committee": 5, "sample_weight": replaced(WEIGHT, (slice(0, 12), 0.0))},
         ValueError,
         r"too few rows.*8.*committee=5.*10",
     ),
     (
         "one row left by zero weights",
-        {"committee": None, "sample_weight": put(np.zeros(ROWS), (3, 1.0))},
+        {"committee": None, "sample_weight": replaced(np.zeros(ROWS), (3, 1.0))},
         ValueError,
         r"too few rows.*1\b",
     ),
@@ -206,9 +196,9 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     ("fit_config the class", {"fit_config": FitConfig}, TypeError, r"fit_config .*FitConfig"),
     ("random_state a word", {"random_state": "seed"}, ValueError, r"'seed' cannot be used to seed"),
     # sample_weight
-    ("weight negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
-    ("weight NaN", {"sample_weight": put(WEIGHT, (3, np.nan))}, ValueError, r"sample_weight .*1 NaN.* row 3\b"),
-    ("weight inf", {"sample_weight": put(WEIGHT, (3, np.inf))}, ValueError, r"sample_weight .*1 inf.* row 3\b"),
+    ("weight negative", {"sample_weight": replaced(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
+    ("weight NaN", {"sample_weight": replaced(WEIGHT, (3, np.nan))}, ValueError, r"sample_weight .*1 NaN.* row 3\b"),
+    ("weight inf", {"sample_weight": replaced(WEIGHT, (3, np.inf))}, ValueError, r"sample_weight .*1 inf.* row 3\b"),
     ("weights too few", {"sample_weight": WEIGHT[:-1]}, ValueError, r"sample_weight .*\b20 rows.*\(19,\)"),
     ("weights a table", {"sample_weight": np.ones((ROWS, 2))}, ValueError, r"sample_weight .*\(20, 2\)"),
     ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight is zero in every row"),
@@ -280,24 +270,16 @@ CONSTANTS: list[tuple[str, dict[str, Any], Any, str]] = [
 ]  # fmt: skip
 
 
-def parametrized(table: list[tuple[str, dict[str, Any], Any, str]]) -> Any:
-    return pytest.mark.parametrize(("given", "error", "message"), [row[1:] for row in table], ids=[r[0] for r in table])
-
-
 @pytest.fixture(scope="module")
 def fitted() -> GBPLNet:
     """A policy fitted to frames, which no test changes."""
-    return small().fit(XF, YF)
+    return small_net().fit(XF, YF)
 
 
 @pytest.fixture
 def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def work(*_: Any, **__: Any) -> None:
-        pytest.fail("work began before the input was refused")
-
     plan, cross_fit = gbpl.nuisance.plan, gbpl.nuisance.cross_fit
-    for module, name in ((gbpl.path.path, "fit_stacks"), (plan, "fit_stacks"), (cross_fit, "fitted")):
-        monkeypatch.setattr(module, name, work)
+    forbid_calls(monkeypatch, (gbpl.path.path, "fit_stacks"), (plan, "fit_stacks"), (cross_fit, "fitted"))
 
 
 def same(one: Any, other: Any) -> bool:
@@ -317,9 +299,9 @@ def refuses(policy: GBPLNet, given: dict[str, Any], error: Any, message: str) ->
 
 
 @pytest.mark.usefixtures("no_work")
-@parametrized(FIT)
+@each_mistake(FIT)
 def test_fit_refuses(fitted: GBPLNet, given: dict[str, Any], error: Any, message: str) -> None:
-    refuses(small(), given, error, message)
+    refuses(small_net(), given, error, message)
     policy = copy.deepcopy(fitted)
     refuses(policy, given, error, message)
     assert_array_equal(policy.predict(XF), fitted.predict(XF))
@@ -328,11 +310,11 @@ def test_fit_refuses(fitted: GBPLNet, given: dict[str, Any], error: Any, message
 
 @pytest.mark.usefixtures("no_work")
 @pytest.mark.parametrize("data", [{}, LOG, LOG3], ids=["full", "logged", "three actions"])
-@parametrized(CONSTANTS)
+@each_mistake(CONSTANTS)
 def test_fit_refuses_constants_of_logged_feedback(
     given: dict[str, Any], error: Any, message: str, data: dict[str, Any]
 ) -> None:
-    refuses(small(), {**data, **given}, error, message)
+    refuses(small_net(), {**data, **given}, error, message)
 
 
 @pytest.mark.parametrize("clip", [0.4, 0.02])
@@ -340,9 +322,9 @@ def test_good_input_reaches_the_work(no_work: None, clip: float) -> None:
     """So that what is refused above is refused for its own fault."""
     for data in (LOG, {**LOG, "controls": X[:, :1]}, {} if clip == 0.4 else LOG3):
         with pytest.raises(pytest.fail.Exception, match="work began"):
-            small(clip=clip, nuisance_folds=2, committee=2).fit(**{"X": X, "y": Y, **data})
+            small_net(clip=clip, nuisance_folds=2, committee=2).fit(**{"X": X, "y": Y, **data})
     with pytest.raises(pytest.fail.Exception, match="work began"):
-        small(actions=["a", "b"], nuisance_folds=2).fit(FEEDBACK)
+        small_net(actions=["a", "b"], nuisance_folds=2).fit(FEEDBACK)
 
 
 @pytest.mark.usefixtures("no_work")
@@ -393,18 +375,18 @@ DECIDE_ARRAYS: list[tuple[str, dict[str, Any], Any, str]] = [
     ("too many features", {"X": np.hstack([X, X])}, ValueError, r"X has 6 features, but GBPLNet is expecting 3"),
     ("one row as a vector", {"X": X[0]}, ValueError, r"Reshape your data"),
     ("three dimensions", {"X": X[:, :, None]}, ValueError, r"dim 3"),
-    ("NaN in an array", {"X": put(X, ((6, 1), np.nan))}, ValueError, r"X .*\b1 NaN.* column.* 1\b.* row 6\b"),
+    ("NaN in an array", {"X": replaced(X, ((6, 1), np.nan))}, ValueError, r"X .*\b1 NaN.* column.* 1\b.* row 6\b"),
     ("sparse", {"X": sparse.csr_array(X)}, TypeError, r"[Ss]parse"),
 ]
 
 
 @pytest.fixture(scope="module")
 def fitted_to_arrays() -> GBPLNet:
-    return small().fit(X, Y)
+    return small_net().fit(X, Y)
 
 
 @pytest.mark.parametrize("method", METHODS)
-@parametrized(DECIDE)
+@each_mistake(DECIDE)
 def test_a_policy_of_frames_refuses(
     fitted: GBPLNet, method: str, given: dict[str, Any], error: Any, message: str
 ) -> None:
@@ -413,7 +395,7 @@ def test_a_policy_of_frames_refuses(
 
 
 @pytest.mark.parametrize("method", METHODS)
-@parametrized(DECIDE_ARRAYS)
+@each_mistake(DECIDE_ARRAYS)
 def test_a_policy_of_arrays_refuses(
     fitted_to_arrays: GBPLNet, method: str, given: dict[str, Any], error: Any, message: str
 ) -> None:
@@ -424,24 +406,24 @@ def test_a_policy_of_arrays_refuses(
 SCORE: list[tuple[str, dict[str, Any], Any, str]] = [
     ("columns in another order", {"X": XF[["dose", "age", "income"]]}, ValueError, r"same order"),
     ("NaN in X", {"X": blank(XF, 6)}, ValueError, r"X .*\b3 NaN"),
-    ("NaN in y", {"y": put(Y, ((2, 1), np.nan))}, ValueError, r"y .*\b1 NaN.* row 2\b"),
+    ("NaN in y", {"y": replaced(Y, ((2, 1), np.nan))}, ValueError, r"y .*\b1 NaN.* row 2\b"),
     ("three actions", {"y": Y3}, ValueError, r"3"),
     ("y shorter than X", {"y": Y[:-1]}, ValueError, r"X and y .*\b20 and 19\b"),
     ("y missing", {"y": None}, ValueError, r"y"),
     ("actions unknown", {"y": YF.rename(columns={"treat": "cut"})}, ValueError, r"cut"),
     (
         "weight negative",
-        {"sample_weight": put(WEIGHT, (3, -1.0))},
+        {"sample_weight": replaced(WEIGHT, (3, -1.0))},
         ValueError,
         r"sample_weight is -1 in row 3; ",
     ),
-    ("weight NaN", {"sample_weight": put(WEIGHT, (3, np.nan))}, ValueError, r"sample_weight .*1 NaN"),
+    ("weight NaN", {"sample_weight": replaced(WEIGHT, (3, np.nan))}, ValueError, r"sample_weight .*1 NaN"),
     ("weights too few", {"sample_weight": WEIGHT[:-1]}, ValueError, r"sample_weight .*\b20 rows.*\(19,\)"),
     ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight is zero in every row"),
 ]
 
 
-@parametrized(SCORE)
+@each_mistake(SCORE)
 def test_score_refuses(fitted: GBPLNet, given: dict[str, Any], error: Any, message: str) -> None:
     data = {"X": XF, "y": Y, "sample_weight": None, **given}
     with pytest.raises(error, match=message):
@@ -451,12 +433,12 @@ def test_score_refuses(fitted: GBPLNet, given: dict[str, Any], error: Any, messa
 @pytest.mark.parametrize("method", METHODS)
 def test_deciding_before_fit(method: str) -> None:
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        getattr(small(), method)(X)
+        getattr(small_net(), method)(X)
 
 
 def test_scoring_before_fit() -> None:
     with pytest.raises(NotFittedError, match="not fitted yet"):
-        small().score(X, Y)
+        small_net().score(X, Y)
 
 
 # -- configuration ----------------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LogisticRegression, Ridge
+from support.mistakes import each_mistake, replaced
 
-from gbpl.feedback.logged import LoggedFeedback
+from gbpl import LoggedFeedback
 
 ROWS = 24
 RNG = np.random.default_rng(0)
@@ -30,20 +31,8 @@ TABLE2 = RNG.dirichlet([4.0, 4.0], ROWS)
 TABLE3 = RNG.dirichlet([4.0, 4.0, 4.0], ROWS)
 
 
-def put(array: np.ndarray, *places: tuple[Any, float]) -> np.ndarray:
-    """A copy with some values replaced."""
-    out = array.copy()
-    for where, value in places:
-        out[where] = value
-    return out
-
-
-def made(action: Any = TWO, **given: Any) -> LoggedFeedback:
+def log_with(action: Any = TWO, **given: Any) -> LoggedFeedback:
     return LoggedFeedback.of(X, Y, action, **given)
-
-
-def parametrized(table: list[tuple[str, dict[str, Any], Any, str]]) -> Any:
-    return pytest.mark.parametrize(("given", "error", "message"), [row[1:] for row in table], ids=[r[0] for r in table])
 
 
 # -- actions ----------------------------------------------------------------------------------------------
@@ -81,7 +70,7 @@ LABELS: list[tuple[str, Any, list[Any]]] = [
 
 @pytest.mark.parametrize(("action", "labels"), [row[1:] for row in LABELS], ids=[row[0] for row in LABELS])
 def test_labels_come_back_as_they_were(action: Any, labels: list[Any]) -> None:
-    log = made(action)
+    log = log_with(action)
     assert log.actions.shape == (2,)
     assert log.actions.tolist() == labels
     assert [type(label) for label in log.actions.tolist()] == [type(label) for label in labels]
@@ -91,7 +80,7 @@ def test_labels_come_back_as_they_were(action: Any, labels: list[Any]) -> None:
 
 @pytest.mark.parametrize(("action", "labels"), [row[1:] for row in LABELS], ids=[row[0] for row in LABELS])
 def test_actions_says_the_order(action: Any, labels: list[Any]) -> None:
-    log = made(action, actions=labels[::-1])
+    log = log_with(action, actions=labels[::-1])
     assert log.actions.tolist() == labels[::-1]
     assert [type(label) for label in log.actions.tolist()] == [type(label) for label in labels[::-1]]
     assert_array_equal(log.action, [0, 1] * HALF)
@@ -101,13 +90,13 @@ def test_actions_says_the_order(action: Any, labels: list[Any]) -> None:
     "order", [("c", "a", "b"), pd.Index(["c", "a", "b"]), np.array(["c", "a", "b"])], ids=["tuple", "Index", "array"]
 )
 def test_the_order_may_be_any_list(order: Any) -> None:
-    log = made(THREE, actions=order)
+    log = log_with(THREE, actions=order)
     assert log.actions.tolist() == ["c", "a", "b"]
     assert_array_equal(log.action, [1, 2, 0] * (ROWS // 3))
 
 
 def test_arrays_are_kept() -> None:
-    log = made(TWO, controls=CONTROLS, sample_weight=WEIGHT, groups=GROUPS)
+    log = log_with(TWO, controls=CONTROLS, sample_weight=WEIGHT, groups=GROUPS)
     assert len(log) == ROWS
     assert_array_equal(log.x, X)
     assert_array_equal(log.outcome, Y)
@@ -117,27 +106,27 @@ def test_arrays_are_kept() -> None:
     assert_array_equal(log.context, np.hstack([X, CONTROLS]))
     assert log.source is X
     assert log.cost is None
-    assert_array_equal(made().context, X)
+    assert_array_equal(log_with().context, X)
 
 
 # -- propensity -------------------------------------------------------------------------------------------
 
 
 def test_a_number_is_that_of_the_second_of_two() -> None:
-    assert_allclose(made(propensity=0.3).propensity, np.tile([0.7, 0.3], (ROWS, 1)))  # treat, wait
-    turned = made(propensity=0.3, actions=["wait", "treat"])
+    assert_allclose(log_with(propensity=0.3).propensity, np.tile([0.7, 0.3], (ROWS, 1)))  # treat, wait
+    turned = log_with(propensity=0.3, actions=["wait", "treat"])
     assert_allclose(turned.propensity, np.tile([0.7, 0.3], (ROWS, 1)))
 
 
 @pytest.mark.parametrize("number", [1 / 3, 0.3333, np.float32(1 / 3)], ids=["1/3", "0.3333", "float32"])
 def test_a_number_for_three_is_the_same_for_each(number: Any) -> None:
-    assert_allclose(made(THREE, propensity=number).propensity, np.full((ROWS, 3), 1 / 3), rtol=1e-12)
+    assert_allclose(log_with(THREE, propensity=number).propensity, np.full((ROWS, 3), 1 / 3), rtol=1e-12)
 
 
 def test_a_mapping_goes_by_label() -> None:
     chances = {"c": 0.5, "a": 0.2, "b": 0.3}
-    assert_allclose(made(THREE, propensity=chances).propensity, np.tile([0.2, 0.3, 0.5], (ROWS, 1)))
-    turned = made(THREE, propensity=chances, actions=["b", "c", "a"])
+    assert_allclose(log_with(THREE, propensity=chances).propensity, np.tile([0.2, 0.3, 0.5], (ROWS, 1)))
+    turned = log_with(THREE, propensity=chances, actions=["b", "c", "a"])
     assert_allclose(turned.propensity, np.tile([0.3, 0.5, 0.2], (ROWS, 1)))
 
 
@@ -147,7 +136,7 @@ FORMS = {"array": np.asarray, "list": list, "pandas": pd.Series, "polars": pl.Se
 @pytest.mark.parametrize("form", FORMS)
 def test_one_a_row_of_two_makes_a_table(form: str) -> None:
     chance = RNG.uniform(0.1, 0.9, ROWS)
-    log = made(propensity=FORMS[form](chance))
+    log = log_with(propensity=FORMS[form](chance))
     for row in range(ROWS):
         taken = log.action[row]
         assert log.propensity[row, taken] == pytest.approx(chance[row])
@@ -157,18 +146,18 @@ def test_one_a_row_of_two_makes_a_table(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_one_a_row_of_three_stays_a_vector(form: str) -> None:
     chance = RNG.uniform(0.1, 1.0, ROWS)
-    assert_array_equal(made(THREE, propensity=FORMS[form](chance)).propensity, chance)
+    assert_array_equal(log_with(THREE, propensity=FORMS[form](chance)).propensity, chance)
 
 
 @pytest.mark.parametrize(("action", "table"), [(TWO, TABLE2), (THREE, TABLE3)], ids=["two", "three"])
 def test_a_table_is_kept(action: Any, table: np.ndarray) -> None:
-    assert_allclose(made(action, propensity=table).propensity, table, rtol=1e-14)
-    assert_allclose(made(action, propensity=table.tolist()).propensity, table, rtol=1e-14)
+    assert_allclose(log_with(action, propensity=table).propensity, table, rtol=1e-14)
+    assert_allclose(log_with(action, propensity=table.tolist()).propensity, table, rtol=1e-14)
 
 
 def test_a_table_of_few_digits_is_scaled_to_one() -> None:
     rounded = TABLE3.round(4)
-    kept = made(THREE, propensity=rounded).propensity
+    kept = log_with(THREE, propensity=rounded).propensity
     assert_allclose(kept.sum(axis=1), 1.0, rtol=1e-15)
     assert_allclose(kept, TABLE3, atol=2e-4)
 
@@ -176,27 +165,29 @@ def test_a_table_of_few_digits_is_scaled_to_one() -> None:
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_a_frame_named_after_the_actions_is_aligned(kind: Any) -> None:
     frame = kind({"c": TABLE3[:, 2], "a": TABLE3[:, 0], "b": TABLE3[:, 1]})
-    assert_allclose(made(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
-    assert_allclose(made(THREE, propensity=frame, actions=["b", "a", "c"]).propensity, TABLE3[:, [1, 0, 2]], rtol=1e-14)
+    assert_allclose(log_with(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
+    assert_allclose(
+        log_with(THREE, propensity=frame, actions=["b", "a", "c"]).propensity, TABLE3[:, [1, 0, 2]], rtol=1e-14
+    )
 
 
 def test_a_frame_named_after_ints_is_aligned() -> None:
     frame = pd.DataFrame({1: TABLE2[:, 1], 0: TABLE2[:, 0]})
-    assert_allclose(made([0, 1] * HALF, propensity=frame).propensity, TABLE2, rtol=1e-14)
+    assert_allclose(log_with([0, 1] * HALF, propensity=frame).propensity, TABLE2, rtol=1e-14)
 
 
 def test_a_frame_named_otherwise_goes_by_place() -> None:
     frame = pd.DataFrame(TABLE3, columns=["p1", "p2", "p3"])
-    assert_allclose(made(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
+    assert_allclose(log_with(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
 
 
 def test_a_classifier_is_kept_and_none_is_none() -> None:
     learner = LogisticRegression()
-    log = made(propensity=learner)
+    log = log_with(propensity=learner)
     assert log.propensity is None
     assert log.classifier is learner
-    assert made().propensity is None
-    assert made().classifier is None
+    assert log_with().propensity is None
+    assert log_with().classifier is None
 
 
 # -- mistakes ---------------------------------------------------------------------------------------------
@@ -212,7 +203,7 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     # action
     ("action None", {"action": instead(TWO, 4, None)}, ValueError, MISSING),
     ("action NaN among strings", {"action": instead(TWO, 4, np.nan)}, ValueError, MISSING),
-    ("action NaN among numbers", {"action": put(np.tile([0.0, 1.0], HALF), (4, np.nan))}, ValueError, MISSING),
+    ("action NaN among numbers", {"action": replaced(np.tile([0.0, 1.0], HALF), (4, np.nan))}, ValueError, MISSING),
     ("action pd.NA", {"action": instead(TWO, 4, pd.NA)}, ValueError, MISSING),
     ("action pd.NaT", {"action": instead(TWO, 4, pd.NaT)}, ValueError, MISSING),
     ("action NA in Int64", {"action": pd.Series(instead([0, 1] * HALF, 4, pd.NA), dtype="Int64")}, ValueError, MISSING),
@@ -242,36 +233,41 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     # propensity: range
     (
         "propensity zero",
-        {"propensity": put(TABLE2, ((5, 1), 0.0))},
+        {"propensity": replaced(TABLE2, ((5, 1), 0.0))},
         ValueError,
         r"propensity is 0 in row 5 \(1 such row\(s\)\); .*action 'wait', in \(0, 1\].*drop rows.*or correct it",
     ),
-    ("propensity negative", {"propensity": put(TABLE2, ((5, 0), -0.1))}, ValueError, r"is -0\.1 in row 5 .*'treat'"),
+    (
+        "propensity negative",
+        {"propensity": replaced(TABLE2, ((5, 0), -0.1))},
+        ValueError,
+        r"is -0\.1 in row 5 .*'treat'",
+    ),
     (
         "propensity above one",
-        {"propensity": put(TABLE2, ((5, 0), 1.1), ((8, 0), 2.0))},
+        {"propensity": replaced(TABLE2, ((5, 0), 1.1), ((8, 0), 2.0))},
         ValueError,
         r"is 1\.1 in row 5 \(2 such .*'treat'",
     ),
-    ("propensity NaN", {"propensity": put(TABLE2, ((5, 1), np.nan))}, ValueError, r"is nan in row 5 .*'wait'"),
+    ("propensity NaN", {"propensity": replaced(TABLE2, ((5, 1), np.nan))}, ValueError, r"is nan in row 5 .*'wait'"),
     ("a number of zero", {"propensity": 0.0}, ValueError, r"the second action, in \(0, 1\); got 0\.0"),
     ("a number of one", {"propensity": 1}, ValueError, r"the second action, in \(0, 1\); got 1"),
     ("a number above one", {"propensity": 1.5}, ValueError, r"the second action, in \(0, 1\); got 1\.5"),
     (
         "zero in one a row",
-        {"propensity": put(np.full(ROWS, 0.5), (7, 0.0))},
+        {"propensity": replaced(np.full(ROWS, 0.5), (7, 0.0))},
         ValueError,
         r"propensity is 0 in row 7 .*the action taken",
     ),
     (
         "certain in one a row",
-        {"propensity": put(np.full(ROWS, 0.5), (7, 1.0))},  # row 7 took treat
+        {"propensity": replaced(np.full(ROWS, 0.5), (7, 1.0))},  # row 7 took treat
         ValueError,
         r"propensity is 1 in row 7 .*the action taken, in \(0, 1\)",
     ),
     (
         "NaN in one a row of three",
-        {"action": THREE, "propensity": put(np.full(ROWS, 0.5), (7, np.nan))},
+        {"action": THREE, "propensity": replaced(np.full(ROWS, 0.5), (7, np.nan))},
         ValueError,
         r"propensity is nan in row 7 .*the action taken",
     ),
@@ -284,7 +280,7 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     # propensity: sums
     (
         "rows that do not sum to one",
-        {"action": THREE, "propensity": put(TABLE3, ((6, slice(None)), [0.2, 0.2, 0.2]))},
+        {"action": THREE, "propensity": replaced(TABLE3, ((6, slice(None)), [0.2, 0.2, 0.2]))},
         ValueError,
         r"propensities of row 6 sum to 0\.6, not to one \(1 such row\(s\)\); .*order of the actions \['a', 'b', 'c'\]",
     ),
@@ -314,8 +310,8 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
     ("y missing", {"y": None}, ValueError, r"requires y.*None: the outcome of the action taken"),
     ("y a table", {"y": np.ones((ROWS, 2))}, ValueError, r"y .*one number.*\b24 rows.*\(24, 2\)"),
     ("y too short", {"y": Y[:-1]}, ValueError, r"y .*one number.*\b24 rows.*\(23,\)"),
-    ("y NaN", {"y": put(Y, (9, np.nan))}, ValueError, r"y contains 1 NaN.* row 9; drop those rows"),
-    ("y inf", {"y": put(Y, (9, -np.inf))}, ValueError, r"y contains 1 infinite.* row 9\b"),
+    ("y NaN", {"y": replaced(Y, (9, np.nan))}, ValueError, r"y contains 1 NaN.* row 9; drop those rows"),
+    ("y inf", {"y": replaced(Y, (9, -np.inf))}, ValueError, r"y contains 1 infinite.* row 9\b"),
     ("y null in polars", {"y": pl.Series([None, *Y[1:]])}, ValueError, r"y contains 1 NaN.* row 0\b"),
     ("y strings", {"y": ["good", "bad"] * HALF}, ValueError, r"y must be numbers.*the action taken; got \['good'"),
     # controls
@@ -325,7 +321,7 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         ValueError,
         r"X and controls .*inconsistent.*\b24 and 23\b",
     ),
-    ("controls NaN", {"controls": put(CONTROLS, ((3, 1), np.nan))}, ValueError, r"controls .*1 NaN.* 1,.*row 3"),
+    ("controls NaN", {"controls": replaced(CONTROLS, ((3, 1), np.nan))}, ValueError, r"controls .*1 NaN.* 1,.*row 3"),
     (
         "controls not numbers",
         {"controls": pd.DataFrame({"city": TWO})},
@@ -348,16 +344,16 @@ OF: list[tuple[str, dict[str, Any], Any, str]] = [
         ValueError,
         r"action .*'wait'.* is taken only in rows of sample_weight 0",
     ),
-    ("weights negative", {"sample_weight": put(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
+    ("weights negative", {"sample_weight": replaced(WEIGHT, (3, -1.0))}, ValueError, r"sample_weight is -1 in row 3; "),
     ("weights too few", {"sample_weight": WEIGHT[:-1]}, ValueError, r"sample_weight .*\b24 rows.*\(23,\)"),
     ("weights all zero", {"sample_weight": np.zeros(ROWS)}, ValueError, r"sample_weight is zero in every row"),
     # X
-    ("X NaN", {"X": put(X, ((2, 1), np.nan))}, ValueError, r"X .*1 NaN.* row 2\b"),
+    ("X NaN", {"X": replaced(X, ((2, 1), np.nan))}, ValueError, r"X .*1 NaN.* row 2\b"),
     ("X of one row", {"X": X[:1], "y": Y[:1], "action": ["wait"]}, ValueError, r"1 sample\(s\)"),
 ]  # fmt: skip
 
 
-@parametrized(OF)
+@each_mistake(OF)
 def test_of_refuses(given: dict[str, Any], error: Any, message: str) -> None:
     parts = {"X": X, "y": Y, "action": TWO, **given}
     with pytest.raises(error, match=message):
@@ -387,7 +383,7 @@ def test_rows_of_weight_zero_are_dropped_everywhere(kind: str) -> None:
         source, Y, TWO, propensity=TABLE2, controls=CONTROLS, cost=cost, groups=GROUPS,
         sample_weight=np.where(kept, WEIGHT, 0.0),
     )  # fmt: skip
-    whole = made(propensity=TABLE2, controls=CONTROLS, cost=cost, groups=GROUPS, sample_weight=WEIGHT)
+    whole = log_with(propensity=TABLE2, controls=CONTROLS, cost=cost, groups=GROUPS, sample_weight=WEIGHT)
     for name in ("x", "outcome", "action", "propensity", "controls", "cost", "weights", "groups", "context"):
         assert_array_equal(getattr(log, name), getattr(whole, name)[kept], err_msg=name)
     assert len(log) == kept.sum()
@@ -401,23 +397,23 @@ def test_rows_of_weight_zero_are_dropped_everywhere(kind: str) -> None:
 def test_a_table_of_propensities_is_copied_only_where_it_has_to_be() -> None:
     """A million rows of it are the third of their data."""
     table = np.tile([0.25, 0.75], (2 * HALF, 1))
-    assert made([0, 1] * HALF, propensity=table).propensity is table
+    assert log_with([0, 1] * HALF, propensity=table).propensity is table
     rough = np.float32(table) + np.float32(1e-5)
-    found = made([0, 1] * HALF, propensity=rough).propensity
-    assert_allclose(found.sum(axis=1), 1.0, rtol=1e-15)
-    assert_allclose(found, rough / rough.sum(axis=1, keepdims=True, dtype=np.float64), rtol=1e-6)
+    propensity = log_with([0, 1] * HALF, propensity=rough).propensity
+    assert_allclose(propensity.sum(axis=1), 1.0, rtol=1e-15)
+    assert_allclose(propensity, rough / rough.sum(axis=1, keepdims=True, dtype=np.float64), rtol=1e-6)
 
 
 def test_rows_of_weight_zero_are_dropped_from_one_propensity_a_row() -> None:
     chance = RNG.uniform(0.1, 0.9, ROWS)
     kept = np.arange(ROWS) % 5 != 0
-    log = made(THREE, propensity=chance, sample_weight=kept.astype(float))
+    log = log_with(THREE, propensity=chance, sample_weight=kept.astype(float))
     assert_array_equal(log.propensity, chance[kept])
     assert_array_equal(log.weights, np.ones(kept.sum()))
 
 
 def test_one_weight_for_all() -> None:
-    assert_array_equal(made(sample_weight=2.0).weights, np.full(ROWS, 2.0))
+    assert_array_equal(log_with(sample_weight=2.0).weights, np.full(ROWS, 2.0))
 
 
 @pytest.mark.parametrize(
@@ -431,7 +427,7 @@ def test_one_weight_for_all() -> None:
     ids=["one label", "mapping", "one an action", "table"],
 )
 def test_cost_is_a_table_and_net_outcome_is_net_of_it(cost: Any, row: list[float]) -> None:
-    log = made(cost=cost)
+    log = log_with(cost=cost)
     assert_array_equal(log.cost, np.tile(row, (ROWS, 1)))
     of_label = dict(zip(["treat", "wait"], row, strict=True))
     assert_allclose(log.net_outcome, [y - of_label[label] for y, label in zip(Y, TWO, strict=True)])
@@ -439,7 +435,7 @@ def test_cost_is_a_table_and_net_outcome_is_net_of_it(cost: Any, row: list[float
 
 
 def test_without_cost_net_is_the_outcome() -> None:
-    assert_array_equal(made().net_outcome, Y)
+    assert_array_equal(log_with().net_outcome, Y)
 
 
 # -- frames -----------------------------------------------------------------------------------------------
@@ -549,7 +545,7 @@ FROM_FRAME: list[tuple[str, dict[str, Any], Any, str]] = [
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-@parametrized(FROM_FRAME)
+@each_mistake(FROM_FRAME)
 def test_from_frame_refuses(kind: str, given: dict[str, Any], error: Any, message: str) -> None:
     parts = {"frame": FRAMES[kind], "outcome": "sales", "action": "arm", **given}
     with pytest.raises(error, match=message):
@@ -603,7 +599,7 @@ def test_the_way_to_obp_and_back() -> None:
 
 
 def test_labels_become_numbers_in_obp() -> None:
-    log = made(THREE, propensity=TABLE3, actions=["c", "a", "b"])
+    log = log_with(THREE, propensity=TABLE3, actions=["c", "a", "b"])
     there = log.to_obp()
     assert_array_equal(there["action"], [1, 2, 0] * (ROWS // 3))
     again = LoggedFeedback.from_obp(there)
@@ -670,7 +666,7 @@ OBP: list[tuple[str, dict[str, Any], Any, str]] = [
     ("empty", {"feedback": {"pscore": Y}}, ValueError, r"has no context, action, reward; it has \['pscore'\]"),
     ("more actions than seen", {"feedback": obp_dict(n_actions=5)}, ValueError, r"no row took the action 3 \(nor 1"),
     ("an action beyond", {"feedback": obp_dict(n_actions=2)}, ValueError, r"names the action '2', and .* 0, 1"),
-    ("reward NaN", {"feedback": obp_dict(reward=put(Y, (3, np.nan)))}, ValueError, r"y contains 1 NaN.* row 3\b"),
+    ("reward NaN", {"feedback": obp_dict(reward=replaced(Y, (3, np.nan)))}, ValueError, r"y contains 1 NaN.* row 3\b"),
     (
         "pi_b zero",
         {"feedback": obp_dict(pi_b=np.tile([[[0.5], [0.5], [0.0]]], (ROWS, 1, 1)))},
@@ -680,7 +676,7 @@ OBP: list[tuple[str, dict[str, Any], Any, str]] = [
 ]  # fmt: skip
 
 
-@parametrized(OBP)
+@each_mistake(OBP)
 def test_from_obp_refuses(given: dict[str, Any], error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         LoggedFeedback.from_obp(**given)
@@ -692,19 +688,19 @@ def test_from_obp_refuses(given: dict[str, Any], error: Any, message: str) -> No
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
 def test_a_frame_of_costs_is_aligned(kind: Any) -> None:
     frame = kind({"wait": np.zeros(ROWS), "treat": np.ones(ROWS)})
-    assert_array_equal(made(cost=frame).cost, np.tile([1.0, 0.0], (ROWS, 1)))  # treat, wait
+    assert_array_equal(log_with(cost=frame).cost, np.tile([1.0, 0.0], (ROWS, 1)))  # treat, wait
 
 
 def test_groups_are_numbered_after_rows_of_weight_zero_are_dropped() -> None:
-    log = made(groups=GROUPS, sample_weight=np.where(GROUPS == "g1", 0.0, 1.0))
+    log = log_with(groups=GROUPS, sample_weight=np.where(GROUPS == "g1", 0.0, 1.0))
     assert_array_equal(np.unique(log.groups), [0, 1])
 
 
 def test_one_group_left_by_zero_weights_is_refused() -> None:
     with pytest.raises(ValueError, match=r"one group"):
-        made(groups=np.repeat(["g1", "g2"], HALF), sample_weight=np.repeat([0.0, 1.0], HALF))
+        log_with(groups=np.repeat(["g1", "g2"], HALF), sample_weight=np.repeat([0.0, 1.0], HALF))
 
 
 def test_an_action_of_weight_zero_is_named_plainly() -> None:
     with pytest.raises(ValueError, match=r"action 'wait' is taken only"):
-        made(sample_weight=np.where(np.array(TWO) == "wait", 0.0, 1.0))
+        log_with(sample_weight=np.where(np.array(TWO) == "wait", 0.0, 1.0))

@@ -11,16 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import rel_entr
+from support.checks import enable_x64
 
 from gbpl import Binary, FullVector
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
 from gbpl.feedback.pseudo_outcomes import clip_propensity, doubly_robust, ipw, of_logged_action
 from gbpl.value.welfare import penalized_welfare
-
-try:
-    from jax import enable_x64
-except ImportError:  # where it was before jax 0.8
-    from jax.experimental import enable_x64
 
 ROWS = 40
 PROPERTY = settings(deadline=None, max_examples=100)
@@ -38,7 +34,7 @@ class Log(NamedTuple):
         return np.array([self.propensity[i, a] for i, a in enumerate(self.action)])
 
 
-def made_up(count: int, seed: int = 0) -> Log:
+def log_of_every_action(count: int, seed: int = 0) -> Log:
     """A log in which every action is taken, and an outcome model that is wrong."""
     rng = np.random.default_rng(seed)
     action = rng.permutation(np.arange(ROWS) % count)
@@ -81,9 +77,9 @@ def clippings(draw: st.DrawFn) -> tuple[np.ndarray, float, np.ndarray]:
 def test_two_actions_are_clipped_as_in_the_paper(clip: float) -> None:
     e1 = np.concatenate([[0.0, 1e-300, 1e-12, clip, 0.5, 1.0 - clip, 1.0], np.random.default_rng(0).random(200)])
     expected = [max(clip, min(1.0 - clip, e)) for e in e1]
-    found = clip_propensity(np.column_stack([1.0 - e1, e1]), clip)
-    assert_allclose(found[:, 1], expected, rtol=1e-15, atol=1e-300)
-    assert_allclose(found[:, 0], [1.0 - e for e in expected], rtol=0, atol=1e-15)
+    clipped = clip_propensity(np.column_stack([1.0 - e1, e1]), clip)
+    assert_allclose(clipped[:, 1], expected, rtol=1e-15, atol=1e-300)
+    assert_allclose(clipped[:, 0], [1.0 - e for e in expected], rtol=0, atol=1e-15)
 
 
 def test_three_actions_by_hand() -> None:
@@ -103,33 +99,33 @@ def test_three_actions_by_hand() -> None:
 @PROPERTY
 def test_clipping_keeps_a_distribution_and_its_order(drawn: tuple[np.ndarray, float, np.ndarray]) -> None:
     e, clip, _ = drawn
-    [found] = clip_propensity(e[None], clip)
-    assert_allclose(found.sum(), 1.0, rtol=1e-14)
-    assert (found >= clip).all()
-    assert (np.diff(found[np.argsort(e, kind="stable")]) >= 0).all()
-    assert (found[e >= clip] <= e[e >= clip] * (1 + 1e-15)).all()  # what was above pays for what was below
+    [clipped] = clip_propensity(e[None], clip)
+    assert_allclose(clipped.sum(), 1.0, rtol=1e-14)
+    assert (clipped >= clip).all()
+    assert (np.diff(clipped[np.argsort(e, kind="stable")]) >= 0).all()
+    assert (clipped[e >= clip] <= e[e >= clip] * (1 + 1e-15)).all()  # what was above pays for what was below
 
 
 @given(clippings())
 @PROPERTY
 def test_clipping_is_nearest_in_both_directions_of_the_divergence(drawn: tuple[np.ndarray, float, np.ndarray]) -> None:
     e, clip, other = drawn
-    [found] = clip_propensity(e[None], clip)
-    assert_allclose(found, raised_by_bisection(e, clip), rtol=1e-10)
-    for of_found, of_other in zip(divergences(e, found), divergences(e, other), strict=True):
+    [clipped] = clip_propensity(e[None], clip)
+    assert_allclose(clipped, raised_by_bisection(e, clip), rtol=1e-10)
+    for of_found, of_other in zip(divergences(e, clipped), divergences(e, other), strict=True):
         assert of_found <= of_other + 1e-12
 
 
 @pytest.mark.parametrize("e", [(0.01, 0.39, 0.6), (0.02, 0.102, 0.878), (0.3, 0.001, 0.699), (0.2, 0.3, 0.5)])
 def test_no_point_of_a_grid_and_no_solver_comes_nearer(e: tuple[float, ...]) -> None:
     row, clip = np.array(e), 0.1
-    [found] = clip_propensity(row[None], clip)
+    [clipped] = clip_propensity(row[None], clip)
     steps = np.arange(clip, 1.0 - 2 * clip + 1e-9, 0.002)
     first, second = (side.ravel() for side in np.meshgrid(steps, steps))
     grid = np.column_stack([first, second, 1.0 - first - second])
     grid = grid[grid[:, 2] >= clip]
     for direction in (0, 1):
-        assert divergences(row, found)[direction] <= divergences(row, grid)[direction].min() + 1e-12
+        assert divergences(row, clipped)[direction] <= divergences(row, grid)[direction].min() + 1e-12
         solved = scipy.optimize.minimize(
             lambda q, direction=direction: divergences(row, q)[direction],
             np.full(3, 1 / 3),
@@ -138,15 +134,15 @@ def test_no_point_of_a_grid_and_no_solver_comes_nearer(e: tuple[float, ...]) -> 
             constraints=[{"type": "eq", "fun": lambda q: q.sum() - 1}],
             options={"ftol": 1e-14},
         )
-        assert_allclose(found, solved.x, atol=1e-5)
+        assert_allclose(clipped, solved.x, atol=1e-5)
 
 
 def test_an_impossible_action_is_raised_by_the_one_divergence_that_allows_it() -> None:
     row, other = np.array([0.0, 0.3, 0.7]), np.array([0.1, 0.25, 0.65])
-    [found] = clip_propensity(row[None], 0.1)
-    assert_allclose(found, [0.1, 0.27, 0.63], rtol=1e-14)
-    assert divergences(row, found)[0] < divergences(row, other)[0]  # KL(e || q); KL(q || e) is infinite for every q
-    assert np.isinf(divergences(row, found)[1])
+    [clipped] = clip_propensity(row[None], 0.1)
+    assert_allclose(clipped, [0.1, 0.27, 0.63], rtol=1e-14)
+    assert divergences(row, clipped)[0] < divergences(row, other)[0]  # KL(e || q); KL(q || e) is infinite for every q
+    assert np.isinf(divergences(row, clipped)[1])
 
 
 @pytest.mark.parametrize("count", [2, 3, 7])
@@ -173,30 +169,30 @@ def test_propensities_of_the_action_taken_alone_are_raised_alone() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_ipw_row_by_row(count: int) -> None:
-    log = made_up(count)
-    found = ipw(log.outcome, log.action, log.taken, count)
+    log = log_of_every_action(count)
+    scores = ipw(log.outcome, log.action, log.taken, count)
     for i in range(ROWS):
         for a in range(count):
             expected = (log.action[i] == a) * log.outcome[i] / log.propensity[i, a]  # eq. ipw-pseudo
-            assert_allclose(found[i, a], expected)
+            assert_allclose(scores[i, a], expected)
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_doubly_robust_row_by_row(count: int) -> None:
-    log = made_up(count)
+    log = log_of_every_action(count)
     given_mean = log.outcome_mean.copy()
-    found = doubly_robust(log.outcome, log.action, log.taken, given_mean)
+    scores = doubly_robust(log.outcome, log.action, log.taken, given_mean)
     for i in range(ROWS):
         for a in range(count):
             gamma = log.outcome_mean[i, a]
             expected = gamma + (log.action[i] == a) * (log.outcome[i] - gamma) / log.propensity[i, a]  # eq. dr-pseudo
-            assert_allclose(found[i, a], expected)
+            assert_allclose(scores[i, a], expected)
     assert_array_equal(given_mean, log.outcome_mean)
-    assert found is not given_mean
+    assert scores is not given_mean
 
 
 def test_binary_pseudo_differences() -> None:
-    outcome, action, e, gamma = log = made_up(2)
+    outcome, action, e, gamma = log = log_of_every_action(2)
     ipw_gap = Binary().target(ipw(outcome, action, log.taken, 2))
     dr_gap = Binary().target(doubly_robust(outcome, action, log.taken, gamma))
     for i in range(ROWS):
@@ -213,11 +209,11 @@ def test_binary_pseudo_differences() -> None:
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_centered_ipw_is_doubly_robust_with_one_mean_for_all_actions(count: int) -> None:
-    log = made_up(count)
+    log = log_of_every_action(count)
     center = np.random.default_rng(1).normal(size=ROWS)
-    found = ipw(log.outcome, log.action, log.taken, count, center=center)
+    scores = ipw(log.outcome, log.action, log.taken, count, center=center)
     common = np.column_stack([center] * count)
-    assert_array_equal(found, doubly_robust(log.outcome, log.action, log.taken, common))
+    assert_array_equal(scores, doubly_robust(log.outcome, log.action, log.taken, common))
     number = ipw(log.outcome, log.action, log.taken, count, center=1.5)
     assert_array_equal(number, ipw(log.outcome, log.action, log.taken, count, center=np.full(ROWS, 1.5)))
     plain = ipw(log.outcome, log.action, log.taken, count)
@@ -225,11 +221,11 @@ def test_centered_ipw_is_doubly_robust_with_one_mean_for_all_actions(count: int)
     for i in range(ROWS):
         for a in range(count):
             weight = (log.action[i] == a) / log.propensity[i, a]
-            assert_allclose(found[i, a], center[i] + weight * (log.outcome[i] - center[i]))
+            assert_allclose(scores[i, a], center[i] + weight * (log.outcome[i] - center[i]))
 
 
 def test_of_logged_action_takes_one_entry_of_each_row() -> None:
-    log = made_up(3)
+    log = log_of_every_action(3)
     assert_array_equal(of_logged_action(log.propensity, log.action), log.taken)
 
 
@@ -356,7 +352,7 @@ def test_ipw_in_the_papers_designs(count: int) -> None:
 
 
 def pseudo_tables(count: int) -> dict[str, np.ndarray]:
-    log = made_up(count)
+    log = log_of_every_action(count)
     clipped = of_logged_action(clip_propensity(log.propensity, 0.05), log.action)
     return {
         "ipw": ipw(log.outcome, log.action, log.taken, count),

@@ -34,7 +34,7 @@ def members(seed: int = 0) -> list[Member]:
     return [Member(np.arange(60 + 10 * (s % 2)), np.arange(80, 100), seed=seed + s) for s in range(MEMBERS)]
 
 
-def fitted(numbers: Sequence[int]) -> list[tuple[Any, float, int]]:
+def fitted_members(numbers: Sequence[int]) -> list[tuple[Any, float, int]]:
     """Parameters, loss and epochs of some members."""
     chosen = [members()[number] for number in numbers]
     fit = fit_stack(*data(), chosen, Binary(), MLP((4,)), config=FitConfig(max_epochs=5), device="cpu", progress=False)
@@ -61,7 +61,7 @@ def host(port: str, number: str, out: str) -> None:
         return nothing(numbers)
 
     share(members(), data(), own)
-    said["fit"] = fitted(range(MEMBERS))  # fit_stack shares its members itself
+    said["fit"] = fitted_members(range(MEMBERS))  # fit_stack shares its members itself
     said["fewer than hosts"] = share(members()[:1], data(), nothing)
     for name, arguments in {
         "failed": (members(), data(), fails),
@@ -107,7 +107,7 @@ def test_each_host_fits_its_share(hosts: list[dict[str, Any]]) -> None:
 
 def test_the_fit_is_that_of_one_process(hosts: list[dict[str, Any]]) -> None:
     for (params, loss, epochs), (expected, expected_loss, expected_epochs) in zip(
-        hosts[0]["fit"], fitted(range(MEMBERS)), strict=True
+        hosts[0]["fit"], fitted_members(range(MEMBERS)), strict=True
     ):
         jax.tree.map(lambda a, b: assert_allclose(a, b, rtol=1e-4, atol=1e-6), params, expected)
         assert loss == pytest.approx(expected_loss, rel=1e-4, abs=1e-6)

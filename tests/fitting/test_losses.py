@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, fit_stack, welfare
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, Member, fit_stack, welfare
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
-from gbpl.fitting.members import Member, across_folds, fold_rows
+from gbpl.fitting.members import across_folds, fold_rows
 from gbpl.value.welfare import deterministic
 
 RNG = np.random.default_rng(0)
@@ -50,7 +50,7 @@ def softmax(raw: np.ndarray) -> np.ndarray:
 # -- formulas ---------------------------------------------------------------------------------------------
 
 
-def by_hand(loss: RowLoss, raw: np.ndarray) -> np.ndarray:
+def loss_by_hand(loss: RowLoss, raw: np.ndarray) -> np.ndarray:
     gap = TWO[:, 1] - TWO[:, 0]
     match loss:
         case GapSquare():
@@ -71,8 +71,8 @@ def by_hand(loss: RowLoss, raw: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("loss", [*OF_TWO[:4], *OF_FOUR[:2]], ids=lambda loss: f"{named(loss)}{loss.n_raw}")
 def test_formula(loss: RowLoss) -> None:
     raw = RAW[:, : loss.n_raw]
-    assert_allclose(values(loss, raw, outcomes_of(loss)), by_hand(loss, raw), rtol=1e-5, atol=1e-6)
-    assert_allclose(values(loss, raw, loss.target(outcomes_of(loss))), by_hand(loss, raw), rtol=1e-5, atol=1e-6)
+    assert_allclose(values(loss, raw, outcomes_of(loss)), loss_by_hand(loss, raw), rtol=1e-5, atol=1e-6)
+    assert_allclose(values(loss, raw, loss.target(outcomes_of(loss))), loss_by_hand(loss, raw), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("zeta", [0.01, 2.0])

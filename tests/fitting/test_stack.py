@@ -40,7 +40,7 @@ def stack(table, members):
     return fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
 
 
-def assert_same(params, expected, rtol=2e-4):
+def assert_same_params(params, expected, rtol=2e-4):
     """Float32 rounding, grown over some hundred steps of Adam."""
     for got, want in zip(jax.tree.leaves(params), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(got, want, rtol=rtol, atol=2e-5)
@@ -53,34 +53,34 @@ def alone(fit, number):
 @pytest.mark.parametrize("number", [0, 5, 11])
 def test_alone_equals_in_a_stack_of_twelve(table, members, stack, number):
     single = fit_stack(*table, [members[number]], Binary(), MODEL, config=CONFIG)
-    assert_same(single.params, alone(stack, number))
+    assert_same_params(single.params, alone(stack, number))
     assert single.best_epoch[0] == stack.best_epoch[number]
 
 
 def test_shuffled(table, members, stack):
     order = np.random.default_rng(5).permutation(len(members))
     shuffled = fit_stack(*table, [members[i] for i in order], Binary(), MODEL, config=CONFIG)
-    assert_same(shuffled.params, stack.select(order))
+    assert_same_params(shuffled.params, stack.select(order))
 
 
 def test_in_chunks(table, members, stack, monkeypatch):
     monkeypatch.setattr(gbpl.fitting.stack, "SLOTS_PER_CPU", 2)  # members wait for slots, and sit beside others
     monkeypatch.setattr(gbpl.fitting.stack, "BLOCK_STEPS", 10)  # that are at other epochs
     chunked = fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
-    assert_same(chunked.params, stack.params)
+    assert_same_params(chunked.params, stack.params)
     assert len(set(map(len, stack.validation_loss))) > 1, "the members must stop at different epochs to test this"
 
 
 def test_one_and_two_devices(table, members, stack):
     assert len(resolve_devices("cpu")) >= 2
     one = fit_stack(*table, members, Binary(), MODEL, config=CONFIG, device=jax.devices("cpu")[:1])
-    assert_same(one.params, stack.params)
+    assert_same_params(one.params, stack.params)
 
 
 def test_neighbours_of_other_shapes(table, members, stack):
     other = [Member(np.arange(60), np.arange(60, 90), seed=9), Member(np.arange(100), seed=10)]
     mixed = fit_stack(*table, [other[0], *members, other[1]], Binary(), MODEL, config=CONFIG)
-    assert_same(mixed.select(range(1, 1 + len(members))), stack.params)
+    assert_same_params(mixed.select(range(1, 1 + len(members))), stack.params)
 
 
 def test_smaller_block_for_the_tail(table, members, stack, monkeypatch):
@@ -91,7 +91,7 @@ def test_smaller_block_for_the_tail(table, members, stack, monkeypatch):
 
     monkeypatch.setattr(gbpl.fitting.stack.TrainingLoop, "_tail", tail)
     shrinking = fit_stack(*table, members, Binary(), MODEL, config=CONFIG)
-    assert_same(shrinking.params, stack.params)
+    assert_same_params(shrinking.params, stack.params)
 
 
 def test_tables_side_by_side_are_separate_fits(table, members):
@@ -104,7 +104,7 @@ def test_tables_side_by_side_are_separate_fits(table, members):
     for number, target in enumerate(tables):
         apart = fit_stack(x, target, chosen, Binary(), MODEL, config=CONFIG)
         places = [place for place, member in enumerate(mixed) if member.table == number]
-        assert_same(stacked.select(places), apart.params)
+        assert_same_params(stacked.select(places), apart.params)
         assert stacked.best_epoch[places].tolist() == apart.best_epoch.tolist()
         np.testing.assert_allclose(stacked.best_loss[places], apart.best_loss, rtol=1e-3, atol=1e-5)
     first, second = (jax.tree.leaves(stacked.select([place])) for place in (0, 1))
@@ -121,7 +121,7 @@ def test_stacks_of_several_problems_are_separate_fits(table, members):
     ]
     for problem, found in zip(problems, fit_stacks(problems, Binary(), MODEL, config=CONFIG), strict=True):
         alone = fit_stack(*problem, Binary(), MODEL, config=CONFIG)
-        assert_same(found.params, alone.params)
+        assert_same_params(found.params, alone.params)
         assert found.best_epoch.tolist() == alone.best_epoch.tolist()
         assert found.members == alone.members
         assert [len(loss) for loss in found.train_loss] == [len(loss) for loss in alone.train_loss]

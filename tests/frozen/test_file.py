@@ -18,20 +18,31 @@ from safetensors import safe_open
 from safetensors.numpy import save
 
 import gbpl
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, RandomFeatures
+from gbpl import (
+    MLP,
+    BaselineGap,
+    Binary,
+    FitConfig,
+    ForestFeatures,
+    FullVector,
+    GBPLNet,
+    Linear,
+    Posterior,
+    RandomFeatures,
+    SavedPolicy,
+    SavedPolicyError,
+    Splines,
+)
 from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.fitting.apply import Mixed, Mixture, combined_policy, member_policies
 from gbpl.frozen.committee import Part
-from gbpl.frozen.file import SavedPolicy, SavedPolicyError, _digest
+from gbpl.frozen.file import _digest
 from gbpl.frozen.freeze import check_model, freeze
 from gbpl.models.adapters import as_model
 from gbpl.models.numpy_form import Forests, Networks
-from gbpl.models.splines import Splines
-from gbpl.posterior.posterior import Posterior
 from gbpl.squashing import SQUASHINGS, simplex_projection
-from gbpl.trees.forest import ForestFeatures
 
 N = 410
 rng = np.random.default_rng(3)
@@ -507,9 +518,9 @@ def test_blocks_and_members_at_a_time_change_nothing(file, monkeypatch):
     for block, cached in ((64, 1), (128, 1 << 30), (1 << 20, 1 << 10)):
         monkeypatch.setattr("gbpl.frozen.committee.BLOCK", block)
         monkeypatch.setattr("gbpl.models.numpy_form.CACHED", cached)
-        found = gbpl.load(file).decide(NEW[:700])
-        assert_allclose(found.expected_gain, expected.expected_gain, atol=1e-4)
-        assert np.mean(found.probability != expected.probability) < 0.01
+        decisions = gbpl.load(file).decide(NEW[:700])
+        assert_allclose(decisions.expected_gain, expected.expected_gain, atol=1e-4)
+        assert np.mean(decisions.probability != expected.probability) < 0.01
 
 
 def test_blas_has_its_threads_back_whoever_ends_first(file):
@@ -568,12 +579,12 @@ def test_every_flipped_byte_is_noticed(file, tmp_path):
         damaged[place] ^= 1 << int(rng.integers(8))
         (tmp_path / "p").write_bytes(damaged)
         try:
-            found = gbpl.load(tmp_path / "p").predict_proba(NEW[:5])
+            probabilities = gbpl.load(tmp_path / "p").predict_proba(NEW[:5])
         except SavedPolicyError:
             noticed += 1
         else:
             assert content[place : place + 1].isspace(), place
-            assert_array_equal(found, expected)
+            assert_array_equal(probabilities, expected)
     assert noticed >= len(places) - 8
 
 

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from gbpl import Encoder, to_onnx
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.frozen.committee import Part
-from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
 from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks
 from gbpl.squashing import SQUASHINGS
-from gbpl.tables.encoder import Encoder
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -45,7 +44,7 @@ def networks(activation="tanh", hidden=(8, 5), squashing="softmax", count=3, mem
     return made
 
 
-def policy_of(made: Networks | Forests, count=3, squashing="softmax", *, weights=None, beside=(), **more):
+def numpy_policy(made: Networks | Forests, count=3, squashing="softmax", *, weights=None, beside=(), **more):
     weights = np.random.default_rng(1).dirichlet(np.ones(len(made.last))) if weights is None else weights
     settings = {"squashing": squashing, "mean": CENTRE, "scale": SPREAD, "actions": np.arange(count)}
     return NumpyPolicy([Part(made, weights), *beside], **(settings | more))
@@ -84,8 +83,8 @@ def export(tmp_path):
     return exported
 
 
-def assert_same(policy, found, x=X):
-    probability, action = found
+def assert_decides_the_same(policy, exported, x=X):
+    probability, action = exported
     expected = policy.predict_proba(x)
     assert_allclose(probability, expected, atol=1e-5, rtol=0.0)
     assert probability.shape == expected.shape
@@ -103,77 +102,77 @@ def assert_same(policy, found, x=X):
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 @pytest.mark.parametrize(("activation", "hidden"), MODELS)
 def test_a_file_gives_the_numbers_of_numpy(export, activation, hidden, squashing, count):
-    policy = policy_of(networks(activation, hidden, squashing, count), count, squashing)
-    found = export(policy, X)
-    assert_allclose(found[0].sum(axis=1), 1.0)
-    assert found[0].std() > 0.05, "a constant policy would prove nothing"
-    assert assert_same(policy, found).mean() > 0.99
-    assert len(np.unique(found[1])) > count / 2
+    policy = numpy_policy(networks(activation, hidden, squashing, count), count, squashing)
+    exported = export(policy, X)
+    assert_allclose(exported[0].sum(axis=1), 1.0)
+    assert exported[0].std() > 0.05, "a constant policy would prove nothing"
+    assert assert_decides_the_same(policy, exported).mean() > 0.99
+    assert len(np.unique(exported[1])) > count / 2
 
 
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 @pytest.mark.parametrize("make", [splines, forests])
 def test_splines_and_forests_give_the_numbers_of_numpy(export, make, squashing, count):
-    policy = policy_of(make(squashing=squashing, count=count), count, squashing)
-    found = export(policy, X)
-    assert found[0].std() > 0.05, "a constant policy would prove nothing"
-    assert assert_same(policy, found).mean() > 0.99
+    policy = numpy_policy(make(squashing=squashing, count=count), count, squashing)
+    exported = export(policy, X)
+    assert exported[0].std() > 0.05, "a constant policy would prove nothing"
+    assert assert_decides_the_same(policy, exported).mean() > 0.99
 
 
 @pytest.mark.parametrize("depth", [1, 2, 7])
 def test_trees_of_any_depth(export, depth):
-    policy = policy_of(forests(depth))
-    assert_same(policy, export(policy, X))
+    policy = numpy_policy(forests(depth))
+    assert_decides_the_same(policy, export(policy, X))
 
 
 @pytest.mark.parametrize("knots", [3, 4, 12])
 def test_splines_of_any_knots(export, knots):
-    policy = policy_of(splines(knots))
-    assert_same(policy, export(policy, X))
+    policy = numpy_policy(splines(knots))
+    assert_decides_the_same(policy, export(policy, X))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3000])
 def test_a_mixture_is_the_sum_of_its_parts(export, rows):
     weights = np.random.default_rng(4).dirichlet(np.ones(13))
     beside = [Part(forests(), weights[4:9]), Part(splines(), weights[9:])]
-    policy = policy_of(networks(), weights=weights[:4], beside=beside)
-    assert_same(policy, export(policy, X[:rows]), X[:rows])
+    policy = numpy_policy(networks(), weights=weights[:4], beside=beside)
+    assert_decides_the_same(policy, export(policy, X[:rows]), X[:rows])
 
 
 def test_a_row_that_numpy_refuses_is_not_decided_by_trees(export):
-    policy = policy_of(forests(), weights=np.full(5, 0.1), beside=[Part(splines(), np.full(4, 0.1))])
+    policy = numpy_policy(forests(), weights=np.full(5, 0.1), beside=[Part(splines(), np.full(4, 0.1))])
     x = X[:20].copy()
     x[3, 1], x[7, 0], x[9, 2] = np.nan, np.inf, -np.inf
     bad = np.isin(np.arange(20), [3, 7, 9])
     probability, action = export(policy, x)
     assert np.isnan(probability[bad]).all()
     assert action[bad].tolist() == [-1] * 3
-    assert_same(policy, (probability[~bad], action[~bad]), X[:20][~bad])
+    assert_decides_the_same(policy, (probability[~bad], action[~bad]), X[:20][~bad])
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 3000])
 @pytest.mark.parametrize("squashing", SQUASHINGS)
 def test_any_number_of_rows(export, rows, squashing):
     count = 2 if squashing in ("tanh", "clip") else 3
-    policy = policy_of(networks(squashing=squashing, count=count), count, squashing)
-    assert_same(policy, export(policy, X[:rows]), X[:rows])
+    policy = numpy_policy(networks(squashing=squashing, count=count), count, squashing)
+    assert_decides_the_same(policy, export(policy, X[:rows]), X[:rows])
 
 
 def test_one_member_and_members_that_are_alike(export):
     made = networks(members=1)
-    alone = policy_of(made)
-    assert_same(alone, export(alone, X))
+    alone = numpy_policy(made)
+    assert_decides_the_same(alone, export(alone, X))
     alike = [np.repeat(layer, 3, axis=0) for layer in (*made.hidden, made.last)]
-    policy = policy_of(Networks(tuple(alike[:-1]), alike[-1], "tanh"))
-    assert_same(policy, export(policy, X))
+    policy = numpy_policy(Networks(tuple(alike[:-1]), alike[-1], "tanh"))
+    assert_decides_the_same(policy, export(policy, X))
     assert_allclose(export(policy, X)[0], alone.predict_proba(X), atol=1e-5)
 
 
 def test_weights_that_leave_the_simplex_are_projected(export):
-    policy = policy_of(networks(), weights=np.array([0.9, 0.8, -0.2, 0.7]))
-    found = export(policy, X)
-    assert_same(policy, found)
-    assert 0.1 < np.mean(found[0] == 0.0) < 0.9
+    policy = numpy_policy(networks(), weights=np.array([0.9, 0.8, -0.2, 0.7]))
+    exported = export(policy, X)
+    assert_decides_the_same(policy, exported)
+    assert 0.1 < np.mean(exported[0] == 0.0) < 0.9
 
 
 @pytest.mark.parametrize("squashing", SQUASHINGS)
@@ -181,35 +180,35 @@ def test_outputs_that_are_huge(export, squashing):
     count = 2 if squashing in ("tanh", "clip") else 3
     made = networks(squashing=squashing, count=count, members=1)
     made.last[:] *= 1e18
-    policy = policy_of(made, count, squashing)
-    found = export(policy, X)
-    assert_same(policy, found)
-    assert_allclose(found[0].max(axis=1), 1.0)
+    policy = numpy_policy(made, count, squashing)
+    exported = export(policy, X)
+    assert_decides_the_same(policy, exported)
+    assert_allclose(exported[0].max(axis=1), 1.0)
 
 
 def test_random_features_are_kept_once(tmp_path):
     for members in (1, 20):
         made = networks("random features", (400,), members=members)
-        to_onnx(policy_of(made), tmp_path / f"{members}")
+        to_onnx(numpy_policy(made), tmp_path / f"{members}")
     own = 19 * (made.last[0].nbytes + 8)  # last layer and weight of a member
     assert (tmp_path / "20").stat().st_size - (tmp_path / "1").stat().st_size < own + 100
 
 
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 def test_a_file_is_valid_and_old_enough(tmp_path, squashing, count):
-    policy = policy_of(networks("silu", (8,), squashing, count), count, squashing)
+    policy = numpy_policy(networks("silu", (8,), squashing, count), count, squashing)
     to_onnx(policy, tmp_path / "p.onnx")
     model = onnx.load(tmp_path / "p.onnx")
     onnx.checker.check_model(model, full_check=True)
     assert [(item.domain, item.version) for item in model.opset_import] == [("", 17)]
     assert model.ir_version <= 9, "onnxruntime 1.17 reads up to 9"
-    mixture = policy_of(
+    mixture = numpy_policy(
         forests(2, squashing, count), count, squashing, beside=[Part(splines(4, squashing, count), np.full(4, 0.1))]
     )
     to_onnx(mixture, tmp_path / "mixture.onnx")
     onnx.checker.check_model(onnx.load(tmp_path / "mixture.onnx"), full_check=True)
     other = pytest.importorskip("onnx.reference").ReferenceEvaluator(model)
-    assert_same(policy, other.run(None, {"features": X[:50]}), X[:50])
+    assert_decides_the_same(policy, other.run(None, {"features": X[:50]}), X[:50])
 
 
 # -- the rule -------------------------------------------------------------------------------------------------------
@@ -219,7 +218,7 @@ def test_a_file_is_valid_and_old_enough(tmp_path, squashing, count):
 def test_equal_actions(export, squashing, count):
     made = networks(squashing=squashing, count=count)
     made.last[:] = 0.0
-    policy = policy_of(made, count, squashing)
+    policy = numpy_policy(made, count, squashing)
     probability, action = export(policy, X[:9])
     assert_allclose(probability, 1.0 / count)
     assert action.tolist() == [1 if count == 2 else 0] * 9, "as the paper's f >= 0; the first of more"
@@ -230,13 +229,13 @@ def test_the_first_of_the_best(export):
     made = networks(count=3)
     made.last[:] = 0.0
     made.last[:, -1, 0] = -5.0
-    assert export(policy_of(made), X[:9])[1].tolist() == [1] * 9
+    assert export(numpy_policy(made), X[:9])[1].tolist() == [1] * 9
 
 
 @pytest.mark.parametrize(("squashing", "count"), SHAPES)
 def test_prices_of_limited_actions(export, squashing, count):
     made, prices = networks(squashing=squashing, count=count), (0.0, 0.7, 0.2, 0.0, 0.1, 0.0, 1.0)[:count]
-    free = policy_of(made, count, squashing, gain=GainSlope(3.0, 0.1))
+    free = numpy_policy(made, count, squashing, gain=GainSlope(3.0, 0.1))
     priced = free.with_study(rule=Rule(default=1, prices=prices), encoder=None, summary=None)
     probability, action = export(priced, X)
     assert_allclose(probability, free.predict_proba(X), atol=1e-5)
@@ -249,23 +248,23 @@ def test_prices_and_ties(export):
     made = networks(squashing="tanh", count=2)
     made.last[:] = 0.0
     for prices, expected in (((1, 1), 1), ((0.0, 1e-9), 0), ((0, 0), 1), ((), 1)):
-        policy = policy_of(made, 2, "tanh", gain=GainSlope(3, 0), rule=Rule(prices=prices))
+        policy = numpy_policy(made, 2, "tanh", gain=GainSlope(3, 0), rule=Rule(prices=prices))
         assert export(policy, X[:1])[1].tolist() == policy.decide(X[:1]).action.tolist() == [expected]
-    without = policy_of(made, 2, "tanh", rule=Rule(prices=(0.0, 9.0)))
+    without = numpy_policy(made, 2, "tanh", rule=Rule(prices=(0.0, 9.0)))
     assert export(without, X[:1])[1].tolist() == without.decide(X[:1]).action.tolist() == [1], "no slope, no prices"
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_row_that_numpy_refuses_is_not_decided(export, activation, value):
-    policy = policy_of(networks(activation))
+    policy = numpy_policy(networks(activation))
     x = X[:20].copy()
     x[3, 1] = x[7, 0] = value
     bad = np.isin(np.arange(20), [3, 7])
     probability, action = export(policy, x)
     assert np.isnan(probability[bad]).all()
     assert action[bad].tolist() == [-1, -1]
-    assert_same(policy, (probability[~bad], action[~bad]), X[:20][~bad])
+    assert_decides_the_same(policy, (probability[~bad], action[~bad]), X[:20][~bad])
 
 
 # -- what the file tells --------------------------------------------------------------------------------------------
@@ -277,9 +276,9 @@ def told_by(path: Path) -> dict[str, object]:
 
 def test_metadata(tmp_path):
     labels = np.array(["none", 'say "hé" 🙂', 3], object)
-    to_onnx(policy_of(networks(), actions=labels), tmp_path / "p")
+    to_onnx(numpy_policy(networks(), actions=labels), tmp_path / "p")
     assert told_by(tmp_path / "p") == {"actions": labels.tolist(), "features": None}
-    to_onnx(policy_of(networks(), feature_names=["a", "b", "<c>", "ü"]), str(tmp_path / "p"))
+    to_onnx(numpy_policy(networks(), feature_names=["a", "b", "<c>", "ü"]), str(tmp_path / "p"))
     assert told_by(tmp_path / "p") == {"actions": [0, 1, 2], "features": ["a", "b", "<c>", "ü"]}
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
 
@@ -289,7 +288,7 @@ def test_a_policy_with_an_encoder_takes_encoded_features(export, tmp_path):
     table = {"age": rng.uniform(18, 65, 60), "area": rng.choice(["a", "b", "c"], 60).tolist()}
     encoder, _ = Encoder.fit(table)
     assert len(encoder.names) == 4
-    policy = policy_of(networks(), mean=np.array([40.0, 0, 0, 0]), scale=np.array([10.0, 1, 1, 1]), encoder=encoder)
+    policy = numpy_policy(networks(), mean=np.array([40.0, 0, 0, 0]), scale=np.array([10.0, 1, 1, 1]), encoder=encoder)
     probability, action = export(policy, encoder.apply(table)[0])
     assert_allclose(probability, policy.predict_proba(table), atol=1e-5)
     assert_array_equal(action, policy.decide(table).action)
@@ -300,16 +299,16 @@ def test_a_policy_with_an_encoder_takes_encoded_features(export, tmp_path):
 
 
 def test_other_things_are_refused(tmp_path, monkeypatch):
-    policy = policy_of(networks())
+    policy = numpy_policy(networks())
     with pytest.raises(ValueError, match=r"got Networks; a fitted one has frozen\(\)"):
         to_onnx(networks(), tmp_path / "p")
     for label in (None, (0, 1), b"a"):
         odd = np.empty(3, object)
         odd[:] = ["a", "b", label]
         with pytest.raises(ValueError, match="use text or numbers"):
-            to_onnx(policy_of(networks(), actions=odd), tmp_path / "p")
+            to_onnx(numpy_policy(networks(), actions=odd), tmp_path / "p")
     with pytest.raises(ValueError, match="JSON"):
-        to_onnx(policy_of(networks(), actions=np.array([0.0, 1.0, np.nan])), tmp_path / "p")
+        to_onnx(numpy_policy(networks(), actions=np.array([0.0, 1.0, np.nan])), tmp_path / "p")
     for wrong in (tmp_path, tmp_path / "no" / "p"):
         with pytest.raises(ValueError, match="folder"):
             to_onnx(policy, wrong)
@@ -323,7 +322,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     (tmp_path / "p").write_text("old")
     monkeypatch.setattr("os.replace", lambda *given: (_ for _ in ()).throw(OSError("disk")))
     with pytest.raises(OSError, match="disk"):
-        to_onnx(policy_of(networks()), tmp_path / "p")
+        to_onnx(numpy_policy(networks()), tmp_path / "p")
     assert (tmp_path / "p").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
 

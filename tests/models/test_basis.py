@@ -10,9 +10,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.interpolate import CubicSpline
 
+from gbpl import ForestFeatures, Splines
 from gbpl.models.basis import leaf_numbers, leaf_sums, spline_curves
-from gbpl.models.splines import Splines
-from gbpl.trees.forest import ForestFeatures
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(300, 3)).astype(np.float32)

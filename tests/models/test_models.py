@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from gbpl import MLP, Linear, RandomFeatures, ScoreModel
 from gbpl.models.adapters import EquinoxModel, FlaxModel, FunctionModel, as_model
-from gbpl.models.base import ScoreModel
-from gbpl.models.networks import MLP, Linear, RandomFeatures
 
 N_FEATURES, N_RAW = 4, 3
 KEY = jax.random.key(7)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from gbpl.models.networks import MLP
+from gbpl import MLP
 from gbpl.models.prior import GaussianPrior
 
 PROPERTY = settings(deadline=None, max_examples=50)

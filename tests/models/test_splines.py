@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad_vec
 from scipy.stats import norm
 
-from gbpl import FitConfig, GBPLNet, Linear
-from gbpl.models.splines import Splines, spline_curves
+from gbpl import FitConfig, GBPLNet, Linear, Splines
+from gbpl.models.splines import spline_curves
 
 KNOTS = [3, 6, 9]
 

@@ -11,10 +11,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
+from support.calls import record_calls
+from support.checks import rows_outside
+from support.samples import path_of
 
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
-from gbpl import EstimatedPropensityWarning, FitConfig, LoggedFeedback
+from gbpl import CrossFit, EstimatedPropensityWarning, FitConfig, LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.members import fold_rows
 from gbpl.models.splines import spline_curves
@@ -26,13 +29,12 @@ from gbpl.nuisance.averaged import (
     forest_means,
     mixture_weights,
 )  # fmt: skip
-from gbpl.nuisance.cross_fit import CrossFit
-from gbpl.path.out_of_fold import LEAST_DOUBT, ZetaPath, average_weights, dropped_small, pooled_contrasts
+from gbpl.path.out_of_fold import LEAST_DOUBT, average_weights, dropped_small, pooled_contrasts
 
 ROWS, FOLDS = 160, 3
 
 
-def log_of(n: int = ROWS, *, seed: int = 0, actions: int = 2, **given: Any) -> LoggedFeedback:
+def log_with_a_step(n: int = ROWS, *, seed: int = 0, actions: int = 2, **given: Any) -> LoggedFeedback:
     """A randomized log: action 1 pays where the first feature is positive, action 2 as much as the second."""
     rng = np.random.default_rng(seed)
     x, action = rng.normal(size=(n, 3)), rng.integers(0, actions, n)
@@ -41,7 +43,7 @@ def log_of(n: int = ROWS, *, seed: int = 0, actions: int = 2, **given: Any) -> L
     return LoggedFeedback.of(x, outcome, action, **{"propensity": np.full((n, actions), 1.0 / actions), **given})
 
 
-def dealt(log: LoggedFeedback, folds: int = FOLDS) -> list[np.ndarray]:
+def stratified_folds(log: LoggedFeedback, folds: int = FOLDS) -> list[np.ndarray]:
     return fold_rows(len(log), folds, seed=0, strata=log.action, groups=log.groups)
 
 
@@ -70,26 +72,26 @@ def grid(count: int, steps: int = 50) -> np.ndarray:
 def test_convex_weights_have_the_least_squared_error(weighted: bool, scale: float) -> None:
     rng = np.random.default_rng(1)
     truth = rng.normal(size=80)
-    told = truth[:, None] * [1.2, 0.5, -1.0] + rng.normal(size=(80, 3)) * [0.5, 0.3, 1.0]
+    predictions = truth[:, None] * [1.2, 0.5, -1.0] + rng.normal(size=(80, 3)) * [0.5, 0.3, 1.0]
     outcome, weights = truth + rng.normal(size=80), rng.uniform(0.0, 3.0, 80) if weighted else None
-    found = convex_weights(scale * told, scale * outcome, weights)
-    assert found.min() >= 0.0
-    assert found.sum() == pytest.approx(1.0)
+    shares = convex_weights(scale * predictions, scale * outcome, weights)
+    assert shares.min() >= 0.0
+    assert shares.sum() == pytest.approx(1.0)
 
     def error(c: np.ndarray) -> float:
-        return float(np.average((outcome - told @ c) ** 2, weights=weights))
+        return float(np.average((outcome - predictions @ c) ** 2, weights=weights))
 
     errors = [error(c) for c in grid(3)]
-    assert error(found) <= min(errors)
-    assert_allclose(found, grid(3)[int(np.argmin(errors))], atol=0.02)
+    assert error(shares) <= min(errors)
+    assert_allclose(shares, grid(3)[int(np.argmin(errors))], atol=0.02)
 
 
 def test_convex_weights_of_learners_that_agree() -> None:
-    told = np.arange(5.0)[:, None].repeat(2, axis=1)
+    predictions = np.arange(5.0)[:, None].repeat(2, axis=1)
     for outcome in (np.arange(5.0), np.zeros(5)):
-        found = convex_weights(told, outcome, None)
-        assert np.all(found >= 0.0)
-        assert found.sum() == pytest.approx(1.0)
+        shares = convex_weights(predictions, outcome, None)
+        assert np.all(shares >= 0.0)
+        assert shares.sum() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -97,16 +99,16 @@ def test_mixture_weights_have_the_greatest_likelihood(weighted: bool) -> None:
     rng = np.random.default_rng(2)
     likelihood, weights = rng.uniform(0.05, 1.0, (60, 3)), rng.uniform(0.0, 3.0, 60) if weighted else None
     likelihood[:, 2] *= 0.3
-    found = mixture_weights(likelihood, weights)
-    assert found.min() >= 0.0
-    assert found.sum() == pytest.approx(1.0)
+    shares = mixture_weights(likelihood, weights)
+    assert shares.min() >= 0.0
+    assert shares.sum() == pytest.approx(1.0)
 
     def log_likelihood(c: np.ndarray) -> float:
         return float(np.average(np.log(likelihood @ c), weights=weights))
 
     best = max(log_likelihood(c) for c in grid(3))
-    assert log_likelihood(found) > best - 1e-4
-    assert found[2] < 0.02
+    assert log_likelihood(shares) > best - 1e-4
+    assert shares[2] < 0.02
 
 
 # -- additive means ---------------------------------------------------------------------------------------
@@ -126,10 +128,6 @@ def ridge_by_hand(log: LoggedFeedback, rows: np.ndarray, action: int, ridge: flo
     return basis @ np.linalg.lstsq(design, wanted, rcond=None)[0]
 
 
-def outside(log: LoggedFeedback, *folds: np.ndarray) -> np.ndarray:
-    return np.setdiff1d(np.arange(len(log)), np.concatenate(folds))
-
-
 def best_ridge(log: LoggedFeedback, folds: list[np.ndarray], one: int) -> float:
     """Of the least squared error of the other folds, each by models that saw neither it nor this one."""
     weight = np.ones(len(log)) if log.weights is None else log.weights
@@ -139,8 +137,8 @@ def best_ridge(log: LoggedFeedback, folds: list[np.ndarray], one: int) -> float:
         others = [fold for number, fold in enumerate(folds) if number != one]
         for fold, action in itertools.product(others, range(len(log.actions))):
             own = fold[log.action[fold] == action]
-            told = ridge_by_hand(log, outside(log, fold, folds[one]), action, ridge)
-            total += float(weight[own] @ (log.outcome[own] - told[own]) ** 2)
+            means = ridge_by_hand(log, rows_outside(len(log), fold, folds[one]), action, ridge)
+            total += float(weight[own] @ (log.outcome[own] - means[own]) ** 2)
         return total
 
     return min(RIDGES, key=error)
@@ -149,26 +147,25 @@ def best_ridge(log: LoggedFeedback, folds: list[np.ndarray], one: int) -> float:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_additive_means_are_ridge_regressions_without_the_folds(weighted: bool) -> None:
     weights = np.random.default_rng(3).uniform(0.5, 2.0, ROWS) if weighted else None
-    log = log_of(actions=3, sample_weight=weights)
-    folds = dealt(log)
+    log = log_with_a_step(actions=3, sample_weight=weights)
+    folds = stratified_folds(log)
     means, fold_means = additive_means(log, folds)
     ridges = [best_ridge(log, folds, one) for one in range(FOLDS)]
     assert RIDGES[0] < min(ridges) <= max(ridges) < RIDGES[-1]
     for one, other in itertools.product(range(FOLDS), repeat=2):
         for action in range(3):
-            told = ridge_by_hand(log, outside(log, folds[one], folds[other]), action, ridges[one])
-            assert_allclose(fold_means[one, folds[other], action], told[folds[other]], atol=1e-6)
+            by_hand = ridge_by_hand(log, rows_outside(len(log), folds[one], folds[other]), action, ridges[one])
+            assert_allclose(fold_means[one, folds[other], action], by_hand[folds[other]], atol=1e-6)
             if one == other:
-                assert_allclose(means[folds[one], action], told[folds[one]], atol=1e-6)
+                assert_allclose(means[folds[one], action], by_hand[folds[one]], atol=1e-6)
 
 
 def test_additive_means_follow_the_unit_and_the_level_of_the_outcome() -> None:
     """The unit exactly; the level is held back, but by little: a millionth of what the curves are."""
-    log = log_of()
-    for plain, scaled, moved in zip(
-        additive_means(log, dealt(log)), additive_means(with_outcomes(log, 3.0 * log.outcome), dealt(log)),
-        additive_means(with_outcomes(log, 100.0 + log.outcome), dealt(log)), strict=True,
-    ):  # fmt: skip
+    log = log_with_a_step()
+    folds = stratified_folds(log)
+    logs = (log, with_outcomes(log, 3.0 * log.outcome), with_outcomes(log, 100.0 + log.outcome))
+    for plain, scaled, moved in zip(*(additive_means(one, folds) for one in logs), strict=True):
         assert_allclose(scaled, 3.0 * plain, rtol=1e-9)
         assert_allclose(moved, 100.0 + plain, atol=1e-3)
 
@@ -181,8 +178,8 @@ def test_additive_means_follow_the_unit_and_the_level_of_the_outcome() -> None:
 @pytest.mark.usefixtures("few_trees")
 def test_nothing_of_a_fold_is_in_its_means(learner: str, grouped: bool) -> None:
     """Whatever the outcomes of a fold, level and all: what members judged on it learn from stays as it is."""
-    log = log_of(groups=np.arange(ROWS) // 4 if grouped else None)
-    folds = dealt(log)
+    log = log_with_a_step(groups=np.arange(ROWS) // 4 if grouped else None)
+    folds = stratified_folds(log)
     outcome = log.outcome.copy()
     outcome[folds[2]] = 300.0 + 30.0 * np.random.default_rng(4).normal(size=len(folds[2]))
 
@@ -203,8 +200,8 @@ def test_nothing_of_a_fold_is_in_its_means(learner: str, grouped: bool) -> None:
 def test_no_row_of_a_forest_is_told_by_itself(grouped: bool) -> None:
     """One outcome is changed: the row's own means stay, on both levels, and with groups those of its whole group."""
     groups = np.arange(ROWS) // 4
-    log = log_of(groups=groups if grouped else None)
-    folds, row = dealt(log), 17
+    log = log_with_a_step(groups=groups if grouped else None)
+    folds, row = stratified_folds(log), 17
     outcome = log.outcome.copy()
     outcome[row] += 100.0
     before, after = (forest_means(given, folds, seed=1) for given in (log, with_outcomes(log, outcome)))
@@ -216,12 +213,12 @@ def test_no_row_of_a_forest_is_told_by_itself(grouped: bool) -> None:
 
 @pytest.mark.usefixtures("few_trees")
 def test_a_forest_sees_the_step_that_additive_curves_smooth_over() -> None:
-    log = log_of(400)
-    folds, rows = dealt(log), np.arange(400)
+    log = log_with_a_step(400)
+    folds, rows = stratified_folds(log), np.arange(400)
     truth = 10.0 + 2.0 * (log.x[:, 0] > 0) * (log.action == 1)
     errors = [
-        np.mean((told[0][rows, log.action] - truth) ** 2)
-        for told in (forest_means(log, folds, seed=0), additive_means(log, folds))
+        np.mean((means[0][rows, log.action] - truth) ** 2)
+        for means in (forest_means(log, folds, seed=0), additive_means(log, folds))
     ]
     assert errors[0] < errors[1] < np.var(truth)
 
@@ -239,7 +236,7 @@ def test_averaged_propensity_of_a_step(weighted: bool) -> None:
     chance = np.where(np.abs(x[:, 0]) < 0.7, 0.85, 0.15)
     action = (rng.uniform(size=n) < chance).astype(int)
     log = LoggedFeedback.of(x, rng.normal(size=n), action, sample_weight=rng.uniform(0.5, 2.0, n) if weighted else None)
-    folds = [dealt(log), fold_rows(n, FOLDS, seed=1, strata=log.action)]
+    folds = [stratified_folds(log), fold_rows(n, FOLDS, seed=1, strata=log.action)]
     table, shares = averaged_propensity(log, folds, seed=0)
     assert_allclose(table.sum(axis=1), 1.0)
     assert table.min() >= 0.0
@@ -247,7 +244,7 @@ def test_averaged_propensity_of_a_step(weighted: bool) -> None:
     assert shares["forest"] > 0.7
     logistic = np.zeros((n, 2))
     for fold in itertools.chain(*folds):
-        known = outside(log, fold)
+        known = rows_outside(len(log), fold)
         weights = None if log.weights is None else log.weights[known]
         fitted = LogisticRegression(max_iter=1000).fit(x[known], action[known], sample_weight=weights)
         logistic[fold] += fitted.predict_proba(x[fold]) / 2.0
@@ -264,41 +261,33 @@ def test_averaged_propensity_of_a_step(weighted: bool) -> None:
 
 @pytest.mark.usefixtures("few_trees")
 def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    single: dict[str, np.ndarray] = {}
-    for name in ("forest_means", "additive_means"):
-        made = getattr(gbpl.nuisance.averaged, name)
-
-        def kept(*given: Any, name: str = name, made: Any = made, **more: Any) -> Any:
-            found = made(*given, **more)
-            single[name] = found[0]
-            return found
-
-        monkeypatch.setattr(gbpl.nuisance.plan, name, kept)
-    log, rows = log_of(400), np.arange(400)
+    learners = {"forest": "forest_means", "additive": "additive_means"}
+    calls = {name: record_calls(monkeypatch, learner, gbpl.nuisance.plan) for name, learner in learners.items()}
+    log, rows = log_with_a_step(400), np.arange(400)
     settings: Any = {"committee": 2, "fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu"}
-    outer = dealt(log, 3)
+    outer = stratified_folds(log, 3)
     run = CrossFit(outcome_model="auto", folds=2, **settings).run(log, outer=outer)
+    single = {name: recorded[-1].result[0] for name, recorded in calls.items()}
     single["network"] = CrossFit(folds=2, **settings).run(log, outer=outer).means
     assert set(run.shares) == {"network", "forest", "additive"}
     assert sum(run.shares.values()) == pytest.approx(1.0)
     assert min(run.shares.values()) >= 0.0
-    parts = {"network": "network", "forest": "forest_means", "additive": "additive_means"}
-    expected = sum(share * single[parts[name]] for name, share in run.shares.items())
+    expected = sum(share * single[name] for name, share in run.shares.items())
     assert_allclose(run.means, expected, atol=1e-5)
 
-    def error(told: np.ndarray, wanted: np.ndarray) -> float:
-        return float(np.mean((told[rows, log.action] - wanted) ** 2))
+    def error(means: np.ndarray, wanted: np.ndarray) -> float:
+        return float(np.mean((means[rows, log.action] - wanted) ** 2))
 
     truth = 10.0 + 2.0 * (log.x[:, 0] > 0) * (log.action == 1)
-    assert error(run.means, log.outcome) <= min(error(told, log.outcome) for told in single.values()) + 1e-6
-    assert error(run.means, truth) < 1.1 * min(error(told, truth) for told in single.values())
+    assert error(run.means, log.outcome) <= min(error(means, log.outcome) for means in single.values()) + 1e-6
+    assert error(run.means, truth) < 1.1 * min(error(means, truth) for means in single.values())
     for number, fold in enumerate(outer):
         assert_allclose(run.fold_means[number, fold], run.means[fold], atol=1e-5)
 
 
 @pytest.mark.usefixtures("few_trees")
 def test_an_average_without_propensities_averages_them_too() -> None:
-    log = log_of(propensity=None)
+    log = log_with_a_step(propensity=None)
     settings: Any = {"fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu", "committee": 2}
     with pytest.warns(EstimatedPropensityWarning, match="averaged with a forest"):
         run = CrossFit(outcome_model="auto", folds=3, **settings).run(log)
@@ -306,7 +295,7 @@ def test_an_average_without_propensities_averages_them_too() -> None:
     assert_allclose(run.propensity.sum(axis=1), 1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", EstimatedPropensityWarning)
-        given = CrossFit(outcome_model="auto", folds=3, **settings).run(log_of())
+        given = CrossFit(outcome_model="auto", folds=3, **settings).run(log_with_a_step())
     assert_array_equal(given.propensity, np.full((ROWS, 2), 0.5))
 
 
@@ -315,7 +304,7 @@ def test_an_average_without_propensities_averages_them_too() -> None:
 def test_fewer_than_three_folds_leave_the_network_alone(folds: int) -> None:
     """With two of them, a model that leaves both out has nothing to learn from."""
     settings: Any = {"fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu", "committee": 2}
-    log = log_of()
+    log = log_with_a_step()
     run = CrossFit(outcome_model="auto", folds=folds, **settings).run(log)
     if folds == 3:
         assert set(run.shares) == {"network", "forest", "additive"}
@@ -353,23 +342,14 @@ def test_two_entries_in_closed_form(dv: float, dm: float) -> None:
     assert contrast @ spread @ contrast == pytest.approx(its_variance)
 
 
-def path_of(welfare: np.ndarray, covariance: np.ndarray, modelled: np.ndarray | None) -> ZetaPath:
-    nothing = np.zeros(len(welfare))
-    names = ("welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size", "weight")
-    return ZetaPath(
-        zeta=np.arange(1.0, len(welfare) + 1), correction=nothing, welfare=welfare, covariance=covariance,
-        modelled=modelled, **dict.fromkeys(names, nothing),
-    )  # fmt: skip
-
-
-def test_weights_followpooled_contrasts() -> None:
+def test_weights_follow_pooled_contrasts() -> None:
     """The probability that an entry is the best is that of a normal difference above zero."""
     covariance = np.array([[0.09, 0.04], [0.04, 0.06]])
     welfare, modelled = np.array([0.2, 0.0]), np.array([0.3, 0.0])
     mean, variance = accounts_by_hand(0.2, 0.3, 0.07)
-    weights = average_weights(path_of(welfare, covariance, modelled))
+    weights = average_weights(path_of(welfare, covariance, modelled=modelled))
     assert weights[0] == pytest.approx(norm.cdf(mean / np.sqrt(variance)), abs=0.03)
-    alone = average_weights(path_of(welfare, covariance, None))
+    alone = average_weights(path_of(welfare, covariance, modelled=None))
     assert alone[0] == pytest.approx(norm.cdf(0.2 / np.sqrt(0.07)), abs=0.03)
 
 
@@ -386,7 +366,7 @@ def test_a_modelled_account_drops_what_hardly_counts(known: bool, noise: float) 
     accounts = pooled_contrasts(welfare, covariance, modelled) if known else (welfare, covariance)
     draws = np.random.default_rng(1).multivariate_normal(*accounts, 20_000, method="eigh")
     assert 0.002 < np.mean(np.argmax(draws, axis=1) == 2) < 0.018
-    weights = average_weights(path_of(welfare, covariance, modelled if known else None))
+    weights = average_weights(path_of(welfare, covariance, modelled=modelled if known else None))
     assert weights.sum() == pytest.approx(1.0)
     assert weights[:2].min() > 0.4
     assert (weights[2] == 0.0) == known

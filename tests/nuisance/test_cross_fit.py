@@ -20,16 +20,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from support.checks import rows_outside
 
 import gbpl.fitting.stack
 import gbpl.nuisance.plan
+from gbpl import MLP, CrossFit, EstimatedPropensityWarning, FitConfig, LoggedFeedback, PerAction, WithAction
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
-from gbpl.feedback.logged import LoggedFeedback
 from gbpl.fitting.members import fold_rows
-from gbpl.fitting.stack import FitConfig
-from gbpl.models.networks import MLP
-from gbpl.nuisance.cross_fit import CrossFit, EstimatedPropensityWarning
-from gbpl.nuisance.learners import MaskedSquare, PerAction, WithAction
+from gbpl.nuisance.learners import MaskedSquare
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.off_policy import log_evaluator
 
@@ -40,7 +38,7 @@ NETWORK: dict[str, Any] = {
 }  # fmt: skip
 
 
-def log_of(n: int = ROWS, actions: int = 2, seed: int = 0, **given: Any) -> LoggedFeedback:
+def numbered_log(n: int = ROWS, actions: int = 2, seed: int = 0, **given: Any) -> LoggedFeedback:
     """A randomized log whose first feature is the number of the row."""
     rng = np.random.default_rng(seed)
     x = np.column_stack([np.arange(n), rng.normal(size=n)])
@@ -77,16 +75,12 @@ def fits_in(total: float) -> list[int]:
     return [place for place in range(whole.bit_length()) if whole >> place & 1]
 
 
-def dealt(log: LoggedFeedback, **settings: Any) -> list[np.ndarray]:
+def folds_of_a_run(log: LoggedFeedback, **settings: Any) -> list[np.ndarray]:
     """The folds a plain run judges together."""
     Signed.seen, Signed.weights = [], []
     means = CrossFit(outcome_model=WithAction(Signed()), **settings).run(log).means
     Signed.seen, Signed.weights = [], []
     return [np.flatnonzero(means[:, 0] == sign) for sign in np.unique(means[:, 0])]
-
-
-def outside(fold: np.ndarray, n: int = ROWS) -> np.ndarray:
-    return np.setdiff1d(np.arange(n), fold)
 
 
 # -- who saw whom: scikit-learn ---------------------------------------------------------------------------
@@ -96,7 +90,7 @@ LEARNERS = {"bare": Signed(), "PerAction": PerAction(Signed()), "WithAction": Wi
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_plain_folds_learn_from_exactly_the_other_rows(learner: str) -> None:
-    log = log_of(actions=3)
+    log = numbered_log(actions=3)
     means = CrossFit(folds=5, outcome_model=LEARNERS[learner]).run(log).means
     assert means.shape == (ROWS, 3)
     assert len(Signed.seen) == (5 if learner == "WithAction" else 15)
@@ -113,7 +107,7 @@ def test_plain_folds_learn_from_exactly_the_other_rows(learner: str) -> None:
 @pytest.mark.parametrize("repeats", [1, 2])
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_nested_folds_see_neither_the_fold_nor_the_row(learner: str, repeats: int) -> None:
-    log = log_of()
+    log = numbered_log()
     outer = fold_rows(ROWS, 3, seed=1, strata=log.action)
     run = CrossFit(folds=2, repeats=repeats, outcome_model=LEARNERS[learner]).run(log, outer=outer)
     assert run.fold_means.shape == (3, ROWS, 2)
@@ -125,7 +119,7 @@ def test_nested_folds_see_neither_the_fold_nor_the_row(learner: str, repeats: in
                 assert len(made_of) == 2 * repeats  # the models of both halves of the rest, averaged
                 for fit in made_of:
                     assert not np.isin(Signed.seen[fit], fold).any()
-            for row in outside(fold):
+            for row in rows_outside(ROWS, fold):
                 made_of = fits_in(repeats * run.fold_means[number, row, action])
                 assert len(made_of) == repeats
                 for fit in made_of:
@@ -135,15 +129,15 @@ def test_nested_folds_see_neither_the_fold_nor_the_row(learner: str, repeats: in
 
 
 def test_nested_models_learn_from_all_that_is_left() -> None:
-    log = log_of()
+    log = numbered_log()
     outer = fold_rows(ROWS, 4, seed=1, strata=log.action)
     run = CrossFit(folds=3, outcome_model=WithAction(Signed())).run(log, outer=outer)
     for number, fold in enumerate(outer):
-        signs = run.fold_means[number, outside(fold), 0]
+        signs = run.fold_means[number, rows_outside(ROWS, fold), 0]
         assert len(np.unique(signs)) == 3
         for sign in np.unique(signs):
-            part = outside(fold)[signs == sign]
-            assert_array_equal(np.sort(Signed.seen[fits_in(sign)[0]]), np.setdiff1d(outside(fold), part))
+            part = rows_outside(ROWS, fold)[signs == sign]
+            assert_array_equal(np.sort(Signed.seen[fits_in(sign)[0]]), np.setdiff1d(rows_outside(ROWS, fold), part))
 
 
 def test_a_learner_that_remembers_never_recognizes_a_row() -> None:
@@ -185,7 +179,7 @@ def standard(log: LoggedFeedback, means: np.ndarray) -> np.ndarray:
 
 
 def test_plain_networks_see_nothing_of_the_fold(stacks: list[SimpleNamespace]) -> None:
-    log = log_of(actions=3)
+    log = numbered_log(actions=3)
     run = CrossFit(folds=5, committee=4, **NETWORK).run(log)
     members = stacks[0].members
     assert len(stacks) == 1
@@ -205,7 +199,7 @@ def test_plain_networks_see_nothing_of_the_fold(stacks: list[SimpleNamespace]) -
 
 
 def test_one_network_a_fold_without_a_committee(stacks: list[SimpleNamespace]) -> None:
-    log = log_of()
+    log = numbered_log()
     run = CrossFit(folds=5, committee=None, validation_fraction=0.25, **NETWORK).run(log)
     members = stacks[0].members
     assert len(members) == 5
@@ -219,7 +213,7 @@ def test_one_network_a_fold_without_a_committee(stacks: list[SimpleNamespace]) -
 
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_nested_networks_see_neither_the_fold_nor_the_row(stacks: list[SimpleNamespace], repeats: int) -> None:
-    log = log_of()
+    log = numbered_log()
     outer = fold_rows(ROWS, 3, seed=1, strata=log.action)
     run = CrossFit(folds=2, repeats=repeats, **NETWORK).run(log, outer=outer)
     members = stacks[0].members
@@ -231,7 +225,7 @@ def test_nested_networks_see_neither_the_fold_nor_the_row(stacks: list[SimpleNam
             assert len(made_of) == 2 * repeats
             for member in made_of:
                 assert not np.isin(fold, np.concatenate([member.train, member.validation])).any()
-        for row in outside(fold):
+        for row in rows_outside(ROWS, fold):
             total = repeats * fold_means[number, row, 0]
             made_of = [members[fit] for fit in fits_in(np.round(total, 2))]
             assert len(made_of) == repeats
@@ -244,7 +238,7 @@ def test_nested_networks_see_neither_the_fold_nor_the_row(stacks: list[SimpleNam
 def test_what_networks_are_given(stacks: list[SimpleNamespace]) -> None:
     rng = np.random.default_rng(0)
     weight, controls = rng.uniform(0.5, 2.0, ROWS), rng.normal(3.0, 2.0, (ROWS, 2))
-    log = log_of(controls=controls, sample_weight=weight)
+    log = numbered_log(controls=controls, sample_weight=weight)
     CrossFit(**NETWORK).run(log)
     stack = stacks[0]
     seen = np.hstack([log.x, controls])
@@ -263,7 +257,7 @@ def test_what_networks_are_given(stacks: list[SimpleNamespace]) -> None:
 
 
 def test_the_default_network(stacks: list[SimpleNamespace]) -> None:
-    CrossFit().run(log_of())
+    CrossFit().run(numbered_log())
     assert stacks[0].model == MLP()
 
 
@@ -276,7 +270,7 @@ def test_network_means_restated(monkeypatch: pytest.MonkeyPatch) -> None:
         return fitted[-1]
 
     monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", fit_stack)
-    log = log_of()
+    log = numbered_log()
     run = CrossFit(folds=2, committee=2, **NETWORK).run(log)
     (stack,) = fitted
     x = (log.x - log.x.mean(axis=0)) / log.x.std(axis=0)
@@ -326,7 +320,7 @@ class CellMean(RegressorMixin, BaseEstimator):
 
 def value_of_learned(table: np.ndarray, cell: np.ndarray, fold: np.ndarray, judge: np.ndarray) -> float:
     """Value on a fold, by the judge's table, of the best action in each cell by the table's rows outside the fold."""
-    rest = outside(fold, len(cell))
+    rest = rows_outside(len(cell), fold)
     totals = np.stack([np.bincount(cell[rest], table[rest, a], minlength=CellMean.cells) for a in range(2)], axis=1)
     return float(np.sum(judge[fold, totals.argmax(axis=1)[cell[fold]]]))
 
@@ -363,7 +357,7 @@ def test_folds_keep_the_actions_balanced() -> None:
     log = LoggedFeedback.of(
         np.column_stack([np.arange(ROWS), action]), rng.normal(size=ROWS), action, propensity={0: 0.7, 1: 0.2, 2: 0.1}
     )
-    folds = dealt(log, folds=7)
+    folds = folds_of_a_run(log, folds=7)
     assert len(folds) == 7
     assert_array_equal(np.sort(np.concatenate(folds)), np.arange(ROWS))
     for number in range(3):
@@ -373,7 +367,7 @@ def test_folds_keep_the_actions_balanced() -> None:
     run = CrossFit(folds=3, outcome_model=WithAction(Signed())).run(log, outer=outer)
     for j, fold in enumerate(outer):
         signs = run.fold_means[j, :, 0]
-        parts = [np.flatnonzero(signs == sign) for sign in np.unique(signs[outside(fold)])]
+        parts = [np.flatnonzero(signs == sign) for sign in np.unique(signs[rows_outside(ROWS, fold)])]
         for number in range(3):
             counts = [np.sum(action[part] == number) for part in parts]
             assert max(counts) - min(counts) <= 1
@@ -382,7 +376,7 @@ def test_folds_keep_the_actions_balanced() -> None:
 def test_groups_stay_together_on_both_levels() -> None:
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 25, ROWS)
-    log = log_of(groups=groups)
+    log = numbered_log(groups=groups)
     run = CrossFit(folds=4, outcome_model=WithAction(Signed())).run(log)
     for row in range(ROWS):
         (fit,) = fits_in(run.means[row, 0])
@@ -391,7 +385,7 @@ def test_groups_stay_together_on_both_levels() -> None:
     outer = fold_rows(ROWS, 3, seed=0, strata=log.action, groups=log.groups)
     run = CrossFit(folds=2, outcome_model=WithAction(Signed())).run(log, outer=outer)
     for number, fold in enumerate(outer):
-        for row in outside(fold):
+        for row in rows_outside(ROWS, fold):
             (fit,) = fits_in(run.fold_means[number, row, 0])
             assert groups[row] not in groups[Signed.seen[fit]]
             assert not np.isin(groups[Signed.seen[fit]], groups[fold]).any()
@@ -399,7 +393,7 @@ def test_groups_stay_together_on_both_levels() -> None:
 
 def test_groups_stay_together_in_networks(stacks: list[SimpleNamespace]) -> None:
     groups = np.random.default_rng(0).integers(0, 25, ROWS)
-    log = log_of(groups=groups)
+    log = numbered_log(groups=groups)
     run = CrossFit(folds=4, **NETWORK).run(log)
     committees = [fits_in(total) for total in 5 * standard(log, run.means)[:, 0]]
     for row, numbers in enumerate(committees):
@@ -452,7 +446,7 @@ def test_too_few_groups_for_the_folds() -> None:
 
 
 def test_repeats_average_dealings() -> None:
-    log = log_of()
+    log = numbered_log()
     made_of = CrossFit(folds=4, repeats=2, outcome_model=Signed(), seed=3).run(log).means
     means = CrossFit(folds=4, repeats=2, outcome_model=DummyRegressor(), seed=3).run(log).means
     for row in range(ROWS):
@@ -467,7 +461,7 @@ def test_repeats_average_dealings() -> None:
 
 @pytest.mark.parametrize("model", [DummyRegressor(), NETWORK["outcome_model"]], ids=["learner", "network"])
 def test_a_seed_gives_the_same_again(model: Any) -> None:
-    log = log_of()
+    log = numbered_log()
     settings = {**NETWORK, "folds": 2, "committee": 2, "outcome_model": model}
     one, again, other = (CrossFit(seed=seed, **settings).run(log).means for seed in (4, 4, 5))
     assert_array_equal(one, again)
@@ -478,23 +472,23 @@ def test_a_seed_gives_the_same_again(model: Any) -> None:
 
 
 def test_per_action_restated() -> None:
-    log = log_of(actions=3)
+    log = numbered_log(actions=3)
     means = CrossFit(outcome_model=PerAction(LinearRegression())).run(log).means
     assert_array_equal(means, CrossFit(outcome_model=LinearRegression()).run(log).means)
     design = np.column_stack([np.ones(ROWS), log.x])
-    for fold in dealt(log):
+    for fold in folds_of_a_run(log):
         for action in range(3):
-            rows = outside(fold)[log.action[outside(fold)] == action]
+            rows = rows_outside(ROWS, fold)[log.action[rows_outside(ROWS, fold)] == action]
             slope = np.linalg.lstsq(design[rows], log.outcome[rows], rcond=None)[0]
             assert_allclose(means[fold, action], design[fold] @ slope, rtol=1e-8, atol=1e-8)
 
 
 def test_with_action_restated() -> None:
-    log = log_of(actions=3)
+    log = numbered_log(actions=3)
     means = CrossFit(outcome_model=WithAction(Ridge(alpha=2.0))).run(log).means
     design = np.hstack([log.x, np.eye(3)[log.action]])
-    for fold in dealt(log):
-        rows = outside(fold)
+    for fold in folds_of_a_run(log):
+        rows = rows_outside(ROWS, fold)
         center, level = design[rows].mean(axis=0), log.outcome[rows].mean()
         centered = design[rows] - center
         slope = np.linalg.solve(centered.T @ centered + 2.0 * np.eye(5), centered.T @ (log.outcome[rows] - level))
@@ -504,13 +498,13 @@ def test_with_action_restated() -> None:
 
 
 def test_centered_ipw_needs_one_regression_on_x_alone() -> None:
-    log = log_of(actions=3)
+    log = numbered_log(actions=3)
     run = CrossFit(outcome_model=LinearRegression()).run(log, "centered_ipw")
     assert run.means.shape == (ROWS, 1)
     assert run.outcome_mean is None
     design = np.column_stack([np.ones(ROWS), log.x])
-    for fold in dealt(log):
-        slope = np.linalg.lstsq(design[outside(fold)], log.outcome[outside(fold)], rcond=None)[0]
+    for fold in folds_of_a_run(log):
+        slope = np.linalg.lstsq(design[rows_outside(ROWS, fold)], log.outcome[rows_outside(ROWS, fold)], rcond=None)[0]
         assert_allclose(run.means[fold, 0], design[fold] @ slope, rtol=1e-8, atol=1e-8)
 
 
@@ -525,9 +519,9 @@ def test_a_classifier_gives_means(wrapped: Any, classes: tuple[float, float]) ->
     assert classes[0] < means.min()
     assert means.max() < classes[1]
     if wrapped is PerAction:
-        for fold in dealt(log, folds=2):
+        for fold in folds_of_a_run(log, folds=2):
             for number in range(2):
-                rows = outside(fold)[action[outside(fold)] == number]
+                rows = rows_outside(ROWS, fold)[action[rows_outside(ROWS, fold)] == number]
                 chance = LogisticRegression().fit(x[rows], won[rows]).predict_proba(x[fold])[:, 1]
                 assert_allclose(means[fold, number], classes[0] + (classes[1] - classes[0]) * chance, rtol=1e-6)
 
@@ -535,7 +529,7 @@ def test_a_classifier_gives_means(wrapped: Any, classes: tuple[float, float]) ->
 @pytest.mark.parametrize("wrapped", [PerAction, WithAction])
 def test_weights_reach_the_learner(wrapped: Any) -> None:
     weight = np.random.default_rng(0).uniform(0.1, 5.0, ROWS)
-    log = log_of(sample_weight=weight)
+    log = numbered_log(sample_weight=weight)
     CrossFit(outcome_model=wrapped(Signed())).run(log)
     assert len(Signed.seen) == (10 if wrapped is PerAction else 5)
     for seen, given in zip(Signed.seen, Signed.weights, strict=True):
@@ -544,21 +538,21 @@ def test_weights_reach_the_learner(wrapped: Any) -> None:
 
 def test_weighted_means_restated() -> None:
     weight = np.random.default_rng(0).uniform(0.1, 5.0, ROWS)
-    log = log_of(sample_weight=weight)
+    log = numbered_log(sample_weight=weight)
     means = CrossFit(outcome_model=DummyRegressor()).run(log).means
-    for fold in dealt(log):
+    for fold in folds_of_a_run(log):
         for action in range(2):
-            rows = outside(fold)[log.action[outside(fold)] == action]
+            rows = rows_outside(ROWS, fold)[log.action[rows_outside(ROWS, fold)] == action]
             assert_allclose(means[fold, action], np.sum(weight[rows] * log.outcome[rows]) / weight[rows].sum())
 
 
 def test_without_weights_none_are_passed() -> None:
-    CrossFit(outcome_model=Signed()).run(log_of())
+    CrossFit(outcome_model=Signed()).run(numbered_log())
     assert Signed.weights == [None] * 10
 
 
 def test_a_learner_without_weights_is_refused() -> None:
-    log = log_of(sample_weight=np.linspace(1.0, 2.0, ROWS))
+    log = numbered_log(sample_weight=np.linspace(1.0, 2.0, ROWS))
     with pytest.raises(ValueError, match=r"KNeighborsRegressor takes no sample_weight; bring a learner that does, or"):
         CrossFit(outcome_model=KNeighborsRegressor()).run(log)
 
@@ -600,7 +594,7 @@ def test_settings_are_refused(given: dict[str, Any], error: Any, message: str) -
 
 def test_an_unknown_construction_is_refused() -> None:
     with pytest.raises(ValueError, match=r"one of dr, ipw, centered_ipw, dm, got 'best'"):
-        CrossFit().run(log_of(), "best")
+        CrossFit().run(numbered_log(), "best")
 
 
 # -- masked loss ------------------------------------------------------------------------------------------
@@ -614,9 +608,9 @@ def test_masked_square_restated() -> None:
     assert loss.n_raw == 3
     wanted = [0.5 * (raw[row, action[row]] - outcome[row]) ** 2 for row in range(12)]
     for kind in (np.int32, np.float32):  # beside outcomes actions may be kept as floats
-        told = loss.row_loss(jnp.asarray(raw), (jnp.asarray(outcome), jnp.asarray(action.astype(kind))), jnp.ones(()))
-        assert told.shape == (12,)
-        assert_allclose(told, wanted, rtol=1e-6)
+        losses = loss.row_loss(jnp.asarray(raw), (jnp.asarray(outcome), jnp.asarray(action.astype(kind))), jnp.ones(()))
+        assert losses.shape == (12,)
+        assert_allclose(losses, wanted, rtol=1e-6)
 
 
 def test_only_the_output_of_the_action_taken_learns() -> None:
@@ -636,15 +630,15 @@ def test_only_the_output_of_the_action_taken_learns() -> None:
 def test_estimated_propensities_are_near_and_said_to_be_estimated(design: Any) -> None:
     sample = LoggedDesign(design).sample(4000, seed=0)
     log = LoggedFeedback.of(sample.x, sample.outcome, sample.action)
-    with pytest.warns(EstimatedPropensityWarning) as told:
+    with pytest.warns(EstimatedPropensityWarning) as warned:
         run = CrossFit().run(log, "ipw")
-    assert len(told) == 1
-    assert told[0].filename == __file__
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
     assert run.estimated
     assert run.propensity.shape == sample.propensity.shape
     assert_allclose(run.propensity.sum(axis=1), 1.0, rtol=1e-6)
     assert np.mean(np.abs(run.propensity - sample.propensity)) < 0.05
-    fitted, constant = (float(number) for number in re.findall(r"(-\d\.\d+)", str(told[0].message)))
+    fitted, constant = (float(number) for number in re.findall(r"(-\d\.\d+)", str(warned[0].message)))
     assert fitted == pytest.approx(np.mean(np.log(run.propensity[np.arange(4000), log.action])), abs=6e-4)
     shares = np.bincount(log.action) / 4000
     assert constant == pytest.approx(np.sum(shares * np.log(shares)), abs=6e-4)
@@ -652,7 +646,7 @@ def test_estimated_propensities_are_near_and_said_to_be_estimated(design: Any) -
 
 
 def test_given_propensities_pass_untouched() -> None:
-    log = log_of()
+    log = numbered_log()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run = CrossFit(outcome_model=DummyRegressor()).run(log)
@@ -675,7 +669,7 @@ class SignedClassifier(ClassifierMixin, Signed):
 
 def test_a_classifier_is_cross_fitted_without_a_word() -> None:
     weight = np.random.default_rng(0).uniform(0.5, 2.0, ROWS)
-    log = log_of(propensity=SignedClassifier(), sample_weight=weight)
+    log = numbered_log(propensity=SignedClassifier(), sample_weight=weight)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run = CrossFit(folds=5).run(log, "ipw")
@@ -689,7 +683,7 @@ def test_a_classifier_is_cross_fitted_without_a_word() -> None:
 
 
 def test_repeats_average_propensities() -> None:
-    log = log_of(actions=3, propensity=DummyClassifier(strategy="prior"))
+    log = numbered_log(actions=3, propensity=DummyClassifier(strategy="prior"))
     run = CrossFit(folds=4, repeats=2, outcome_model=WithAction(Signed()), seed=3).run(log)
     for row in range(ROWS):
         fits = fits_in(2 * run.means[row, 0])  # the same dealings as those of the outcome model
@@ -698,7 +692,7 @@ def test_repeats_average_propensities() -> None:
 
 
 def test_a_classifier_and_outer_folds_go_together() -> None:
-    log = log_of(propensity=LogisticRegression())
+    log = numbered_log(propensity=LogisticRegression())
     outer = fold_rows(ROWS, 3, seed=0, strata=log.action)
     run = CrossFit(folds=2, outcome_model=DummyRegressor()).run(log, outer=outer)
     assert_allclose(run.propensity.sum(axis=1), 1.0)
@@ -721,7 +715,7 @@ def test_nuisances_see_features_and_controls() -> None:
             columns.append(x.shape[1])
             return super().fit(x, y, sample_weight)
 
-    log = log_of(controls=np.zeros((ROWS, 3)), propensity=WideClassifier())
+    log = numbered_log(controls=np.zeros((ROWS, 3)), propensity=WideClassifier())
     CrossFit(outcome_model=Wide()).run(log)
     assert columns == [5] * 15  # two features and three controls; five classifiers, ten regressors
 
@@ -751,7 +745,7 @@ CLIP = 0.1
 def ran(construction: str, *, outer: bool = False, **given: Any) -> Nuisances:
     rng = np.random.default_rng(1)
     chances = rng.dirichlet([1.0, 1.0, 1.0], ROWS)
-    log = log_of(actions=3, **{"propensity": chances, **given})
+    log = numbered_log(actions=3, **{"propensity": chances, **given})
     folds = fold_rows(ROWS, 3, seed=0, strata=log.action) if outer else None
     return CrossFit(folds=2, outcome_model=LinearRegression(), clip=CLIP).run(log, construction, outer=folds)
 
@@ -845,8 +839,8 @@ def test_a_clip_of_one_over_the_actions_is_refused(clip: float, count: int) -> N
     with pytest.raises(ValueError, match=re.escape(message)):
         CrossFit(clip=clip).clip_for(count)
     with pytest.raises(ValueError, match=re.escape(message)):
-        CrossFit(clip=clip).run(log_of(actions=count), "ipw")
+        CrossFit(clip=clip).run(numbered_log(actions=count), "ipw")
 
 
 def test_the_clip_is_kept() -> None:
-    assert CrossFit().run(log_of(actions=4), "ipw").clip == pytest.approx(0.005)
+    assert CrossFit().run(numbered_log(actions=4), "ipw").clip == pytest.approx(0.005)

@@ -39,7 +39,7 @@ def number(spec: catalog.TableSpec, case: str, row: tuple[str, str], metric: str
 
 
 @cache
-def made_up(name: str, trials: int = TRIALS, default: int = FEWER) -> Records:
+def records_around_print(name: str, trials: int = TRIALS, default: int = FEWER) -> Records:
     """Records around the printed numbers; intervals around a target that some of them miss."""
     spec, rng = TABLES[name], np.random.default_rng(len(name))
     intervals = name.startswith("uq")
@@ -66,7 +66,7 @@ def made_up(name: str, trials: int = TRIALS, default: int = FEWER) -> Records:
 
 @cache
 def figure_of(name: str) -> Figure:
-    return figures.FIGURES[name][1](TABLES[name], made_up(name))
+    return figures.FIGURES[name][1](TABLES[name], records_around_print(name))
 
 
 def panel() -> Axes:
@@ -102,7 +102,7 @@ def test_summary_is_mean_and_monte_carlo_error() -> None:
 
 
 def test_boxes_are_the_quartiles_and_the_default_has_its_own_colour() -> None:
-    records, rows = made_up("uci"), [*TABLES["uci"].rows, DEFAULT]
+    records, rows = records_around_print("uci"), [*TABLES["uci"].rows, DEFAULT]
     ax = panels.box_panel(panel(), records, "yacht", rows)
     assert len(ax.patches) == len(rows)
     for i, (row, box) in enumerate(zip(rows, ax.patches, strict=True)):
@@ -130,7 +130,7 @@ def test_whiskers_end_at_the_last_trial_within_one_and_a_half_boxes() -> None:
 
 
 def test_means_have_one_standard_error_each_way() -> None:
-    records, rows = made_up("synthetic-K"), [*TABLES["synthetic-K"].rows, DEFAULT]
+    records, rows = records_around_print("synthetic-K"), [*TABLES["synthetic-K"].rows, DEFAULT]
     ax = panels.mean_panel(panel(), records, "DGP2", rows)
     assert len(ax.containers) == len(rows)
     for i, (row, container) in enumerate(zip(rows, ax.containers, strict=True)):
@@ -143,7 +143,7 @@ def test_means_have_one_standard_error_each_way() -> None:
 
 @pytest.mark.parametrize("name", ["full-feedback-learning", "logged-feedback-learning"])
 def test_curves_are_means_over_n_with_errors_and_the_printed_numbers(name: str) -> None:
-    spec, records = TABLES[name], made_up(name)
+    spec, records = TABLES[name], records_around_print(name)
     for ax, metric in zip(figure_of(name).axes, ("welfare", "regret"), strict=True):
         shown = bars(ax)
         assert list(shown) == [method for method, _ in (*spec.rows, DEFAULT)]
@@ -206,7 +206,7 @@ def test_coverage_counts_the_trials_whose_interval_holds_the_target() -> None:
 
 
 def test_each_level_has_its_own_interval() -> None:
-    records = made_up("uq-calibration")
+    records = records_around_print("uq-calibration")
     shown = bars(panels.coverage_panel(panel(), records, TABLES["uq-calibration"].cases, ("GBPLNet", "1.0")))
     assert len(shown) == 7
     for eta in TABLES["uq-calibration"].cases:
@@ -233,7 +233,7 @@ def test_groups_average_the_trials_that_have_points() -> None:
 
 
 def test_threshold_rules_are_named_where_they_stand() -> None:
-    spec, records = TABLES["posterior-threshold-rules"], made_up("posterior-threshold-rules")
+    spec, records = TABLES["posterior-threshold-rules"], records_around_print("posterior-threshold-rules")
     ax = figure_of(spec.name).axes[0]
     for row in (*spec.rows, DEFAULT):
         points, ends = bars(ax)[row[0]]
@@ -250,12 +250,12 @@ def test_threshold_rules_are_named_where_they_stand() -> None:
 def test_trials_are_counted_for_the_paper_and_for_the_default() -> None:
     spec = TABLES["uci"]
     rows = [*spec.rows, DEFAULT]
-    assert panels.trials_label(made_up("uci"), ["yacht"], rows) == "4 trials (gbpl default: 3)"
-    assert panels.trials_label(made_up("uci", 4, 4), ["yacht"], rows) == "4 trials"
-    assert panels.trials_label(made_up("uci", 1, 0), ["yacht"], rows) == "1 trial"
-    few = Records(line for line in made_up("uci").lines if line.method != "DiffReg" or line.trial < 2)
+    assert panels.trials_label(records_around_print("uci"), ["yacht"], rows) == "4 trials (gbpl default: 3)"
+    assert panels.trials_label(records_around_print("uci", 4, 4), ["yacht"], rows) == "4 trials"
+    assert panels.trials_label(records_around_print("uci", 1, 0), ["yacht"], rows) == "1 trial"
+    few = Records(line for line in records_around_print("uci").lines if line.method != "DiffReg" or line.trial < 2)
     assert panels.trials_label(few, ["yacht"], spec.rows) == "2–4 trials"  # noqa: RUF001
-    assert panels.trials_label(made_up("uq-evaluation"), ["1", "4"], rows[-1:]) == "3 trials"
+    assert panels.trials_label(records_around_print("uq-evaluation"), ["1", "4"], rows[-1:]) == "3 trials"
 
 
 def test_a_variant_has_a_panel_in_smaller_print() -> None:
@@ -264,12 +264,14 @@ def test_a_variant_has_a_panel_in_smaller_print() -> None:
     }
     assert list(titles) == ["DGP1", "DGP2", "DGP3", "DGP1, x'w not divided"]
     assert titles["DGP1, x'w not divided"] < titles["DGP1"]
-    printed_only = Records(line for line in made_up("synthetic-binary").lines if line.case in ("DGP1", "DGP2", "DGP3"))
+    printed_only = Records(
+        line for line in records_around_print("synthetic-binary").lines if line.case in ("DGP1", "DGP2", "DGP3")
+    )
     assert len(figures.FIGURES["synthetic-binary"][1](TABLES["synthetic-binary"], printed_only).axes) == 3
 
 
 @cache
-def example() -> dict[str, np.ndarray]:
+def example_curves() -> dict[str, np.ndarray]:
     rng, grid = np.random.default_rng(0), np.linspace(-2.5, 2.5, 51)
     draws = np.tanh(1.5 * np.sin(grid) + 0.3 * rng.normal(size=(40, 1)))
     at = [draws[:, np.argmin(abs(grid - point))] for point in (1.0, 2.0)]
@@ -291,7 +293,7 @@ def drawn(ax: Axes) -> dict[str, np.ndarray]:
 
 
 def test_the_example_is_drawn_from_its_draws() -> None:
-    arrays = example()
+    arrays = example_curves()
     (scores,) = figures.EXAMPLES["posterior-scores"](arrays).axes
     lines = drawn(scores)
     assert_allclose(lines["posterior mean"][:, 1], arrays["draws"].mean(axis=0))
@@ -322,9 +324,12 @@ def assert_picture(folder: Path, stem: str) -> None:
 
 
 def test_files_are_written_for_tables_with_records(tmp_path: Path) -> None:
-    records = {name: made_up(name) for name in ("uci", "weak-overlap")}
-    records |= {"uq-evaluation": Records(), "cf-uci-binary": made_up("cf-uci-binary")}  # nothing, and no figure
-    written = figures.draw(records, tmp_path / "new" / "folder", example=example())
+    records = {name: records_around_print(name) for name in ("uci", "weak-overlap")}
+    records |= {
+        "uq-evaluation": Records(),
+        "cf-uci-binary": records_around_print("cf-uci-binary"),
+    }  # nothing, and no figure
+    written = figures.draw(records, tmp_path / "new" / "folder", example=example_curves())
     assert written == {
         "uci": ["uci-boxplots"],
         "weak-overlap": ["weak-overlap"],
@@ -344,7 +349,7 @@ def test_no_records_no_files(tmp_path: Path) -> None:
 
 
 def test_an_example_without_an_array_is_refused(tmp_path: Path) -> None:
-    without = {name: array for name, array in example().items() if name != "at_2"}
+    without = {name: array for name, array in example_curves().items() if name != "at_2"}
     with pytest.raises(ValueError, match="example has no at_2"):
         figures.draw({}, tmp_path, example=without)
 
@@ -353,7 +358,7 @@ def test_an_example_without_an_array_is_refused(tmp_path: Path) -> None:
 def test_one_trial_is_drawn_without_errors(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        figure = figures.FIGURES[name][1](TABLES[name], made_up(name, 1, 1))
+        figure = figures.FIGURES[name][1](TABLES[name], records_around_print(name, 1, 1))
         figure.draw_without_rendering()
     for ax in figure.axes:
         for container in ax.containers:
@@ -380,7 +385,7 @@ def words(figure: Figure) -> list[tuple[str, object]]:
 
 @pytest.mark.parametrize("name", [*MADE, *figures.EXAMPLES])
 def test_all_words_are_on_the_picture_and_none_overlap(name: str) -> None:
-    figure = figure_of(name) if name in TABLES else figures.EXAMPLES[name](example())
+    figure = figure_of(name) if name in TABLES else figures.EXAMPLES[name](example_curves())
     figure.draw_without_rendering()
     width, height = figure.bbox.width, figure.bbox.height
     found = words(figure)

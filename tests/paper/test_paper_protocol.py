@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from gbpl import MLP, FitConfig
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign, OneDimensionalDesign
-from gbpl.fitting.config import FitConfig
-from gbpl.models.networks import MLP
 from gbpl.paper.experiments import posterior, studies
 from gbpl.paper.experiments.full import full_records, losses_of, scaled_tables
 from gbpl.paper.experiments.logged import logged_records

@@ -33,7 +33,7 @@ def line_of(name, case, method, zeta):
     return next(p for p in found if p.get("zeta", zeta) == zeta)
 
 
-def rows_of(name):
+def table_rows(name):
     spec = TABLES[name]
     rows = [(case, *row) for case in spec.cases for row in spec.rows]
     if name == "synthetic-binary":
@@ -43,12 +43,12 @@ def rows_of(name):
 
 
 @cache
-def made_up(seed=0, trials=4):
+def random_records(seed=0, trials=4):
     """Plausible records of every table; the default has half of the trials, and one group of one trial no points."""
     rng, found = np.random.default_rng(seed), {}
     for name, spec in TABLES.items():
         lines = []
-        for row in rows_of(name):
+        for row in table_rows(name):
             for trial in range(trials if row[1:] != DEFAULT else max(trials // 2, 1)):
                 values = {metric: rng.normal(0.3, 0.1) for metric in spec.metrics}
                 for p in PERCENTS:
@@ -97,39 +97,39 @@ def as_printed(name, change=lambda row, trial, values: None):
 # Cells
 
 
-def numbers(lines, metric):
+def finite_numbers(lines, metric):
     """Finite numbers of a row's lines, by hand."""
     found = [line.values.get(metric, math.nan) for line in lines]
     return np.array([value for value in found if not math.isnan(value)])
 
 
-def by_hand(name, column, lines):
+def column_by_hand(name, column, lines):
     """What a printed column holds, restated from its name: (value, standard error)."""
     if name.startswith("uq"):
         p = column.removesuffix("_width").removesuffix("%")
-        low, high, target = (numbers(lines, key) for key in (f"low{p}", f"high{p}", "target"))
+        low, high, target = (finite_numbers(lines, key) for key in (f"low{p}", f"high{p}", "target"))
         values = high - low if "width" in column else np.array((low <= target) & (target <= high), float)
     elif column == "points":
-        return numbers(lines, "points").sum(), math.nan
+        return finite_numbers(lines, "points").sum(), math.nan
     elif column == "welfare_p05":
-        return np.quantile(numbers(lines, "welfare"), 0.05), math.nan
+        return np.quantile(finite_numbers(lines, "welfare"), 0.05), math.nan
     elif column.endswith("_var"):
-        return np.var(numbers(lines, column.removesuffix("_var")), ddof=1), math.nan
+        return np.var(finite_numbers(lines, column.removesuffix("_var")), ddof=1), math.nan
     elif column.endswith("_se"):
-        values = numbers(lines, column.removesuffix("_se"))
+        values = finite_numbers(lines, column.removesuffix("_se"))
         return np.std(values, ddof=1) / np.sqrt(len(values)), math.nan
     else:
-        values = numbers(lines, column.removesuffix("_mean"))
+        values = finite_numbers(lines, column.removesuffix("_mean"))
     return values.mean(), np.std(values, ddof=1) / np.sqrt(len(values))
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_cells_restated(name):
-    spec, records = TABLES[name], made_up()[name]
+    spec, records = TABLES[name], random_records()[name]
     found = cells(spec, records)
     for cell in found:
         lines = [line for line in records.lines if (line.case, line.method, line.zeta) == cell.row]
-        value, error = by_hand(name, cell.column.name, lines)
+        value, error = column_by_hand(name, cell.column.name, lines)
         assert cell.ours == pytest.approx(value, rel=1e-12)
         assert cell.se == pytest.approx(error, rel=1e-12, nan_ok=True)
     of_print = Counter((cell.case, cell.method, cell.zeta) for cell in found if cell.printed is not None)
@@ -145,7 +145,7 @@ def test_cells_restated(name):
 def test_every_printed_number_is_read(name):
     keys = {TABLES[name].key, "method", "zeta"}
     assert [column.name for column in layout(TABLES[name]).columns] == [k for k in printed(name)[0] if k not in keys]
-    for cell in cells(TABLES[name], made_up()[name]):
+    for cell in cells(TABLES[name], random_records()[name]):
         assert (cell.printed is None) is ((cell.method, cell.zeta) == DEFAULT)
         if cell.printed is not None:
             case = "DGP1" if cell.case == "DGP1 unscaled" else cell.case
@@ -157,7 +157,7 @@ def test_every_printed_number_is_read(name):
 
 
 def test_the_variant_stands_beside_the_print_of_its_design():
-    found = cells(TABLES["synthetic-binary"], made_up()["synthetic-binary"])
+    found = cells(TABLES["synthetic-binary"], random_records()["synthetic-binary"])
     by_case = {
         case: [cell.printed for cell in found if cell.case == case and cell.printed is not None]
         for case in ("DGP1", "DGP1 unscaled")
@@ -192,7 +192,7 @@ def test_only_means_are_compared(kind):
 
 
 def test_one_trial_has_no_error():
-    for name, records in made_up(1, 1).items():
+    for name, records in random_records(1, 1).items():
         for cell in cells(TABLES[name], records):
             assert cell.trials <= 1
             assert math.isnan(cell.se)
@@ -201,7 +201,7 @@ def test_one_trial_has_no_error():
 
 
 def test_trials_without_points_are_left_out_of_the_means():
-    found = cells(TABLES["action-disagreement"], made_up()["action-disagreement"])
+    found = cells(TABLES["action-disagreement"], random_records()["action-disagreement"])
     third = {cell.column.name: cell for cell in found if (cell.case, cell.method) == ("3", "GBPLNet")}
     assert third["points"].trials == 4
     assert third["margin"].trials == third["regret"].trials == 3
@@ -243,13 +243,13 @@ def _exact(name, row, values):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_have_every_row_and_mark_the_default(name):
-    spec, records = TABLES[name], made_up()[name]
+    spec, records = TABLES[name], random_records()[name]
     text, tex = markdown(spec, records), latex(spec, records)
     rows = entries(text)
-    assert len(rows) == len(rows_of(name))
+    assert len(rows) == len(table_rows(name))
     assert "4 trials, 2 for gbpl default" in text
     marked = [row for row in rows if "†" in row[0] + row[1]]
-    assert len(marked) == sum(row[1:] == DEFAULT for row in rows_of(name))
+    assert len(marked) == sum(row[1:] == DEFAULT for row in table_rows(name))
     assert tex.count(r"$^{\dagger}$") == len(marked) + 1  # and the note
     for row in rows:
         for entry in row[3 if layout(spec).methods else 1 :]:
@@ -258,7 +258,7 @@ def test_tables_have_every_row_and_mark_the_default(name):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_latex_is_balanced(name):
-    tex = latex(TABLES[name], made_up()[name])
+    tex = latex(TABLES[name], random_records()[name])
     assert re.findall(r"\\begin{(\w+)}", tex) == re.findall(r"\\end{(\w+)}", tex)[::-1] == ["table", "tabular"]
     assert tex.count("{") == tex.count("}")
     body = tex.split(r"\begin{tabular}")[1]
@@ -311,7 +311,7 @@ def add(metric, amount, *, case=None, method=None, zeta=None, trial=None):
     return change
 
 
-def put(metric, value, *, case=None, method=None):
+def set_metric(metric, value, *, case=None, method=None):
     """An edit of records: `value` in the rows that match."""
 
     def change(row, number, values):
@@ -348,7 +348,7 @@ BROKEN = {
     "the choice of zeta": add("welfare", 0.09, case="DGP3", zeta="1.0"),
     "in DGP3, zeta = 1.0": add("welfare", 0.06, case="DGP3", zeta="1.0"),
     "selection by validation": add("welfare", -0.03, case="DGP3", zeta="CV"),
-    "selects zeta": put("picked", 0.001),
+    "selects zeta": set_metric("picked", 0.001),
     "and never selects": add("picked", 0.9, case="DGP3", zeta="CV", trial=1),
     "It does not imply": add("agreement", -0.05, case="DGP3", zeta="1.0"),
     "In these two datasets": add("welfare", -0.01, case="yacht", method="WeightedLogistic"),
@@ -451,17 +451,17 @@ def test_verdicts_have_three_words():
     with pytest.raises(ValueError, match="does not hold"):
         Verdict("maybe", "")
     for seed in range(3):
-        found = verdicts(made_up(seed), EXAMPLE)
+        found = verdicts(random_records(seed), EXAMPLE)
         assert [said for said, _ in found] == list(STATEMENTS)
         assert {verdict.word for _, verdict in found} <= set(WORDS)
     counts = {"and never selects zeta = 1.0", "selects zeta = 0.001, 0.01, and 0.1 in 5, 45, and 50 trials"}
-    for said, verdict in verdicts(made_up(0, 1)):
+    for said, verdict in verdicts(random_records(0, 1)):
         if said.quote not in counts:
             assert verdict.word == "cannot be compared"
 
 
 def test_statements_about_missing_tables_are_skipped():
-    found = verdicts({"uci": made_up()["uci"], "synthetic-K": Records()})
+    found = verdicts({"uci": random_records()["uci"], "synthetic-K": Records()})
     assert {said.table for said, _ in found} == {"uci"}
 
 
@@ -469,10 +469,10 @@ def test_statements_about_missing_tables_are_skipped():
 
 
 def test_standing_restated():
-    found = {(s.table, s.case): s for s in standings(made_up())}
+    found = {(s.table, s.case): s for s in standings(random_records())}
     policies = [name for name, spec in TABLES.items() if layout(spec).methods]
-    assert len(found) == sum(row[1:] == DEFAULT for name in policies for row in rows_of(name))
-    lines = made_up()["logged-feedback-learning"].lines
+    assert len(found) == sum(row[1:] == DEFAULT for name in policies for row in table_rows(name))
+    lines = random_records()["logged-feedback-learning"].lines
     regret = {(x.method, x.trial): x.values["regret"] for x in lines if x.case == "500"}
     standing = found["logged-feedback-learning", "500"]
     default = np.array([regret["gbpl default", t] for t in (0, 1)])
@@ -535,13 +535,13 @@ def test_report_counts_and_lists_outliers():
 
 
 def test_report_does_not_count_prints_that_cannot_follow():
-    text = report({"synthetic-K": made_up()["synthetic-K"]}, truths={}, run={})
+    text = report({"synthetic-K": random_records()["synthetic-K"]}, truths={}, run={})
     assert "combined standard errors" not in text
     assert "distances are shown, not counted" in text
 
 
 def test_the_whole_report():
-    text = report(made_up(), truths=TRUTHS, run=RUN, example=EXAMPLE, figures={"uci": ["uci-boxplots"]})
+    text = report(random_records(), truths=TRUTHS, run=RUN, example=EXAMPLE, figures={"uci": ["uci-boxplots"]})
     for spec in TABLES.values():
         assert f"## {spec.title}\n" in text
         assert f"(tables/{spec.name}.md)" in text
@@ -549,7 +549,7 @@ def test_the_whole_report():
         assert wanted in text
     for wanted in ("two cores", "gbpl 0.1.0", "gbpl reproduce", "0.3482", "DGP1 unscaled", "Where gbpl default stands"):
         assert wanted in text
-    for said, verdict in verdicts(made_up(), EXAMPLE):
+    for said, verdict in verdicts(random_records(), EXAMPLE):
         assert said.quote in text
         assert verdict.why.replace("|", r"\|") in text
     assert "nan" not in re.sub(r"\w*(dominan|finan)\w*", "", text.lower())
@@ -560,7 +560,7 @@ def test_the_whole_report():
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("trials", [1, 4])
 def test_report_of_one_table(name, trials):
-    text = report({name: made_up(0, trials)[name]}, truths={}, run={})
+    text = report({name: random_records(0, trials)[name]}, truths={}, run={})
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert f"## {TABLES[name].title}" in headings
     assert sum(f"## {spec.title}" in headings for spec in TABLES.values()) == 1
@@ -569,8 +569,10 @@ def test_report_of_one_table(name, trials):
 
 def test_report_of_nothing_and_of_rows_without_numbers():
     assert "None is about the tables" in report({}, truths={}, run={})
-    lost = put("welfare", math.nan, case="yacht", method="PluginReg")
+    lost = set_metric("welfare", math.nan, case="yacht", method="PluginReg")
     text = report({"uci": as_printed("uci", lost)}, truths={}, run={})
     assert "Trials that left no welfare_mean, not counted above: PluginReg at yacht (4 of 4)." in text
-    some = Records([line for line in made_up()["uci"].lines if line.method == "GBPLNet" and line.case == "yacht"])
+    some = Records(
+        [line for line in random_records()["uci"].lines if line.method == "GBPLNet" and line.case == "yacht"]
+    )
     assert "## UCI and OpenML results" in report({"uci": some}, truths={}, run={})

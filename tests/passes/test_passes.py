@@ -7,16 +7,27 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from support.samples import drawn_actions
 
-from gbpl.feedback.full import FullFeedback
-from gbpl.feedback.logged import LoggedFeedback
+from gbpl import (
+    MLP,
+    Binary,
+    CrossFit,
+    Encoder,
+    FitConfig,
+    FullFeedback,
+    FullVector,
+    Linear,
+    LoggedFeedback,
+    Member,
+    Surrogate,
+    TableError,
+    Value,
+    regret,
+)
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import combined_policy, member_outputs, member_policies
 from gbpl.fitting.chunks import ChunkFit, ChunkTable, Held, batch_plan
-from gbpl.fitting.config import FitConfig
-from gbpl.fitting.members import Member
-from gbpl.models.networks import MLP, Linear
-from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.passes.chunks import Passes, planned_passes
 from gbpl.passes.fit import SCORE_VISITS, LargeFit, fit_large
 from gbpl.passes.fold_outputs import FoldOutputs
@@ -28,12 +39,8 @@ from gbpl.path.plan import PathSettings
 from gbpl.posterior.curvature import gauss_newton
 from gbpl.posterior.last_layer import LastLayer
 from gbpl.runtime.devices import resolve_devices
-from gbpl.surrogates import Binary, FullVector, Surrogate
-from gbpl.tables.encoder import Encoder
-from gbpl.tables.frames import TableError
 from gbpl.tables.roles import Roles
-from gbpl.value.estimate import Value
-from gbpl.value.welfare import deterministic, regret
+from gbpl.value.welfare import deterministic
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -53,18 +60,18 @@ def mean_of(x: np.ndarray) -> np.ndarray:
     return x[:, :3] + x[:, [3]]
 
 
-def log_of(n: int, seed: int = 0, weights: bool = False) -> LoggedFeedback:
+def logged_sample(n: int, seed: int = 0, weights: bool = False) -> LoggedFeedback:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, 4))
     chance = np.exp(0.3 * x[:, :3])
     chance /= chance.sum(axis=1, keepdims=True)
-    action = (rng.random((n, 1)) > np.cumsum(chance, axis=1)[:, :-1]).sum(axis=1)
+    action = drawn_actions(rng, chance)
     outcome = mean_of(x)[np.arange(n), action] + 0.5 * rng.standard_normal(n)
     weight = rng.uniform(0.5, 2.0, n) if weights else None
     return LoggedFeedback.of(x, outcome, action, propensity=chance, sample_weight=weight)
 
 
-def full_of(n: int, seed: int = 0) -> FullFeedback:
+def full_sample(n: int, seed: int = 0) -> FullFeedback:
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, 4))
     return FullFeedback.of(x, np.column_stack([np.zeros(n), x[:, 0] + x[:, 1]]) + rng.standard_normal((n, 2)))
@@ -77,12 +84,12 @@ def test_moments_of_parts_are_those_of_all_rows() -> None:
     rng = np.random.default_rng(0)
     values, weight = 1e6 + rng.standard_normal((1000, 3)) * [1.0, 0.01, 0.0], rng.uniform(0.0, 2.0, 1000)
     for given in (None, weight):
-        found = Moments()
+        moments = Moments()
         for part in np.split(np.arange(1000), [1, 10, 700]):
-            found.add(values[part], None if given is None else given[part])
+            moments.add(values[part], None if given is None else given[part])
         mean = np.average(values, axis=0, weights=given)
-        np.testing.assert_allclose(found.mean, mean, rtol=1e-14)
-        np.testing.assert_allclose(found.sd**2, np.average((values - mean) ** 2, axis=0, weights=given), atol=1e-12)
+        np.testing.assert_allclose(moments.mean, mean, rtol=1e-14)
+        np.testing.assert_allclose(moments.sd**2, np.average((values - mean) ** 2, axis=0, weights=given), atol=1e-12)
 
 
 def test_folds_follow_from_row_numbers_and_are_even() -> None:
@@ -113,7 +120,7 @@ def test_chunks_of_a_pass_are_even() -> None:
 
 
 def test_arrays_give_every_row_once_in_a_shuffled_order() -> None:
-    log = log_of(1000, weights=True)
+    log = logged_sample(1000, weights=True)
     seen = list(ArrayRows(log).chunks(300, 5))
     assert [len(chunk) for chunk in seen] == [300, 300, 300, 100]
     whole = Chunk.join(seen)
@@ -128,7 +135,7 @@ def test_arrays_give_every_row_once_in_a_shuffled_order() -> None:
 
 
 def test_statistics_count_the_actions_of_each_fold() -> None:
-    log = log_of(3000, weights=True)
+    log = logged_sample(3000, weights=True)
     known = read_statistics(ArrayRows(log), rows=700, sample=500, folds=5, seed=0)
     fold = folds_of(np.arange(3000), 5, seed=0)
     expected = [np.bincount(log.action[fold == number], minlength=3) for number in range(5)]
@@ -149,7 +156,7 @@ def table_of(log: LoggedFeedback, **changed):
     return pa.table(columns | changed)
 
 
-def write(folder, table, cuts: list[int], group: int) -> list:
+def parquet_parts(folder, table, cuts: list[int], group: int) -> list:
     paths = []
     for number, (start, stop) in enumerate(zip([0, *cuts], [*cuts, table.num_rows], strict=True)):
         paths.append(folder / f"part{number}.parquet")
@@ -158,10 +165,10 @@ def write(folder, table, cuts: list[int], group: int) -> list:
 
 
 def test_files_give_every_row_once_whatever_their_layout(tmp_path) -> None:
-    log = log_of(3000)
+    log = logged_sample(3000)
     table = table_of(log)
     (tmp_path / "b").mkdir()
-    for paths in (write(tmp_path, table, [700, 1999], 230), write(tmp_path / "b", table, [], 10_000)):
+    for paths in (parquet_parts(tmp_path, table, [700, 1999], 230), parquet_parts(tmp_path / "b", table, [], 10_000)):
         source = ParquetRows(paths, ROLES)
         assert (source.n_rows, source.n_features, source.logged) == (3000, 4, True)
         assert source.actions.tolist() == ["call", "mail", "wait"]
@@ -179,8 +186,8 @@ def test_files_give_every_row_once_whatever_their_layout(tmp_path) -> None:
 
 
 def test_row_groups_far_apart_meet_in_a_chunk(tmp_path) -> None:
-    table = table_of(log_of(3000))
-    source = ParquetRows(write(tmp_path, table, [], 100), ROLES)
+    table = table_of(logged_sample(3000))
+    source = ParquetRows(parquet_parts(tmp_path, table, [], 100), ROLES)
     first = next(source.chunks(500, 0))
     assert len(np.unique(first.number // 100)) >= 10
 
@@ -188,7 +195,7 @@ def test_row_groups_far_apart_meet_in_a_chunk(tmp_path) -> None:
 @pytest.mark.parametrize("seed", [None, 0])
 def test_no_more_is_read_than_a_chunk_needs(tmp_path, monkeypatch, seed) -> None:
     """Chunks smaller than what is read at a time: the buffer must not grow from one to the next."""
-    source = ParquetRows(write(tmp_path, table_of(log_of(3000)), [], 500), ROLES)
+    source = ParquetRows(parquet_parts(tmp_path, table_of(logged_sample(3000)), [], 500), ROLES)
     read = [0]
     decoded = source._decoded
 
@@ -246,17 +253,17 @@ def test_files_with_text_two_actions_costs_and_weights(tmp_path) -> None:
     ],
 )
 def test_faults_of_rows_are_found_when_a_source_is_made(tmp_path, changed, message) -> None:
-    table = table_of(log_of(300))
+    table = table_of(logged_sample(300))
     ((name, what),) = changed.items()
     values = table[name].to_pylist()
     values[161] = {"nan": None, "inf": np.inf, "zero": 0.0, "none": None}[what]
     table = table.set_column(table.schema.get_field_index(name), name, pa.array(values))
     with pytest.raises(TableError, match=message):
-        ParquetRows(write(tmp_path, table, [100], 40), ROLES)
+        ParquetRows(parquet_parts(tmp_path, table, [100], 40), ROLES)
 
 
 def test_faults_of_columns_and_labels_are_found_when_a_source_is_made(tmp_path) -> None:
-    paths = write(tmp_path, table_of(log_of(300)), [], 100)
+    paths = parquet_parts(tmp_path, table_of(logged_sample(300)), [], 100)
     with pytest.raises(TableError, match="no column 'earnings'"):
         ParquetRows(paths, replace(ROLES, outcome="earnings"))
     with pytest.raises(TableError, match="visit"):
@@ -272,10 +279,10 @@ def test_faults_of_columns_and_labels_are_found_when_a_source_is_made(tmp_path) 
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     with pytest.raises(TableError, match="is not a Parquet file"):
         ParquetRows(tmp_path / "t.csv", ROLES)
-    other = write(tmp_path, table_of(log_of(300)).drop_columns(["x0"]), [], 100)
+    other = parquet_parts(tmp_path, table_of(logged_sample(300)).drop_columns(["x0"]), [], 100)
     (tmp_path / "c").mkdir()
     with pytest.raises(TableError, match="no column 'x0'"):
-        ParquetRows([*write(tmp_path / "c", table_of(log_of(300)), [], 100), *other], ROLES)
+        ParquetRows([*parquet_parts(tmp_path / "c", table_of(logged_sample(300)), [], 100), *other], ROLES)
 
 
 # -- training --------------------------------------------------------------------------------------------------
@@ -372,41 +379,41 @@ def test_rows_are_answered_by_the_members_of_their_fold() -> None:
 
 @pytest.fixture(scope="module")
 def large() -> tuple[LoggedFeedback, LargeFit]:
-    log = log_of(30_000, weights=True)
+    log = logged_sample(30_000, weights=True)
     nuisance = CrossFit(outcome_model=SMALL)
     return log, fit_large(ArrayRows(log), settings(FullVector(3)), nuisance=nuisance, sample=6_000, chunk_rows=10_000)
 
 
-def own_value(found: LargeFit) -> Value:
+def own_value(result: LargeFit) -> Value:
     """Of the sample, each row by the members that have not learned from it."""
-    gained = found.feedback.outcomes[np.arange(len(found.feedback)), deterministic(found.fit.deviation)]
-    return Value(gained, "mean", found.feedback.weights)
+    gained = result.feedback.outcomes[np.arange(len(result.feedback)), deterministic(result.fit.deviation)]
+    return Value(gained, "mean", result.feedback.weights)
 
 
 def test_the_policy_is_nearly_the_best(large) -> None:
-    _, found = large
+    _, result = large
     x = np.random.default_rng(9).standard_normal((20_000, 4))
-    fit = found.fit
+    fit = result.fit
     policy = combined_policy(SMALL, FullVector(3), fit.params, fit.policy_weights, fit.standardizer.apply(x))
     mean = mean_of(x)
     assert regret(np.eye(3)[deterministic(policy)], mean) < 0.01  # of 0.85 that the best rule gains
-    value, best = own_value(found), mean.max(axis=1).mean()
+    value, best = own_value(result), mean.max(axis=1).mean()
     assert abs(value.estimate - best) < 4 * value.se + 0.02
     assert 0.002 < value.se < 0.05
 
 
 def test_statistics_and_sample_are_those_of_the_rows(large) -> None:
-    log, found = large
-    fit = found.fit
+    log, result = large
+    fit = result.fit
     expected = Standardizer.fit(log.x, np.arange(len(log)), log.weights)
     np.testing.assert_allclose(fit.standardizer.mean, expected.mean, atol=1e-12)
     np.testing.assert_allclose(fit.standardizer.scale, expected.scale, rtol=1e-12)
-    assert found.fit.thinning == 5.0
-    assert (found.numbers == sample_numbers(30_000, 6_000, seed=0)).all()
-    np.testing.assert_array_equal(found.feedback.x, log.x[found.numbers])
-    np.testing.assert_array_equal(found.nuisances.feedback.outcome, log.outcome[found.numbers])
-    np.testing.assert_array_equal(found.feedback.outcomes, found.nuisances.pseudo_outcomes("dr"))
-    fold = folds_of(found.numbers, 5, seed=0)
+    assert result.fit.thinning == 5.0
+    assert (result.numbers == sample_numbers(30_000, 6_000, seed=0)).all()
+    np.testing.assert_array_equal(result.feedback.x, log.x[result.numbers])
+    np.testing.assert_array_equal(result.nuisances.feedback.outcome, log.outcome[result.numbers])
+    np.testing.assert_array_equal(result.feedback.outcomes, result.nuisances.pseudo_outcomes("dr"))
+    fold = folds_of(result.numbers, 5, seed=0)
     for member in fit.every:
         assert (fold[member.validation] == member.fold).all()
         assert (fold[member.train] != member.fold).all()
@@ -414,14 +421,14 @@ def test_statistics_and_sample_are_those_of_the_rows(large) -> None:
 
 
 def test_outcome_models_are_near_the_means(large) -> None:
-    log, found = large
-    error = found.nuisances.outcome_mean - mean_of(log.x[found.numbers])
+    log, result = large
+    error = result.nuisances.outcome_mean - mean_of(log.x[result.numbers])
     assert np.sqrt(np.mean(error**2)) < 0.25  # where outcomes have a standard deviation of 1.5
 
 
 def test_what_comes_out_is_a_path_fit_as_any_other(large) -> None:
-    _, found = large
-    fit = found.fit
+    _, result = large
+    fit = result.fit
     assert fit.path.correction.tolist() == [1.0] * 5 + [0.0] * 2
     assert fit.path.weight.sum() == pytest.approx(1.0)
     assert fit.out_of_fold.shape == (6_000, 3)
@@ -429,13 +436,13 @@ def test_what_comes_out_is_a_path_fit_as_any_other(large) -> None:
     assert all(len(entry["train_loss"]) == 9 for entry in fit.history)  # three passes of three chunks
     problem = fit.problems()[0]
     rows = fit.members[0].train
-    np.testing.assert_array_equal(problem.x, fit.standardizer.apply(found.feedback.x[rows]))
-    table = found.nuisances.pseudo_outcomes("dr", correction=float(fit.path.correction[fit.members[0].entry]))
+    np.testing.assert_array_equal(problem.x, fit.standardizer.apply(result.feedback.x[rows]))
+    table = result.nuisances.pseudo_outcomes("dr", correction=float(fit.path.correction[fit.members[0].entry]))
     centred = (table - table.mean(axis=1, keepdims=True))[rows] / fit.scale
     np.testing.assert_allclose(problem.target, centred, rtol=1e-4, atol=1e-5)
 
 
-def small(source: RowSource, **options) -> LargeFit:
+def fit_in_passes(source: RowSource, **options) -> LargeFit:
     """Fits of one shape, so that one program serves all of them."""
     nuisance = CrossFit(outcome_model=SMALL)
     chosen = settings(FullVector(3), zetas=[1.0])
@@ -444,10 +451,14 @@ def small(source: RowSource, **options) -> LargeFit:
 
 def test_files_and_arrays_agree_where_it_is_promised(tmp_path) -> None:
     """Statistics, folds and sample do not depend on where rows come from; the order they are learned in does."""
-    log = log_of(6000)
-    paths = write(tmp_path, table_of(log), [1234], 321)
+    log = logged_sample(6000)
+    paths = parquet_parts(tmp_path, table_of(log), [1234], 321)
     known = replace(log, propensity=log.propensity[np.arange(6000), log.action])
-    one, again, two = small(ParquetRows(paths, ROLES)), small(ParquetRows(paths, ROLES)), small(ArrayRows(known))
+    one, again, two = (
+        fit_in_passes(ParquetRows(paths, ROLES)),
+        fit_in_passes(ParquetRows(paths, ROLES)),
+        fit_in_passes(ArrayRows(known)),
+    )
     np.testing.assert_allclose(one.fit.standardizer.mean, two.fit.standardizer.mean, atol=1e-14)
     assert (one.numbers == two.numbers).all()
     np.testing.assert_array_equal(one.feedback.x, two.feedback.x)
@@ -459,53 +470,53 @@ def test_files_and_arrays_agree_where_it_is_promised(tmp_path) -> None:
 
 @pytest.mark.parametrize("construction", ["ipw", "centered_ipw", "dm"])
 def test_other_constructions(construction) -> None:
-    found = small(ArrayRows(log_of(6000)), construction=construction)
-    np.testing.assert_array_equal(found.feedback.outcomes, found.nuisances.pseudo_outcomes(construction))
-    assert (found.nuisances.means is None) == (construction == "ipw")
+    result = fit_in_passes(ArrayRows(logged_sample(6000)), construction=construction)
+    np.testing.assert_array_equal(result.feedback.outcomes, result.nuisances.pseudo_outcomes(construction))
+    assert (result.nuisances.means is None) == (construction == "ipw")
     assert (
-        own_value(found).estimate > 0.4
+        own_value(result).estimate > 0.4
     )  # the log's own policy is worth 0.08, one action for all 0, the best rule 0.85
 
 
 def test_a_constant_outcome_and_costs() -> None:
-    log = log_of(6000)
+    log = logged_sample(6000)
     costs = {0: 1.0, 1: 0.0, 2: 2.0}
     constant = LoggedFeedback.of(log.x, np.full(6000, 3.0), log.action, propensity=log.propensity, cost=costs)
-    found = small(ArrayRows(constant))
-    assert found.fit.scale == pytest.approx(np.sqrt(2.0 / 2.0 * (1.0 + 0.0 + 1.0)))  # of 2, 3, 1: mean 2
-    np.testing.assert_allclose(found.feedback.outcomes, np.tile([2.0, 3.0, 1.0], (2000, 1)), atol=1e-12)
-    assert own_value(found).estimate == pytest.approx(3.0)
+    result = fit_in_passes(ArrayRows(constant))
+    assert result.fit.scale == pytest.approx(np.sqrt(2.0 / 2.0 * (1.0 + 0.0 + 1.0)))  # of 2, 3, 1: mean 2
+    np.testing.assert_allclose(result.feedback.outcomes, np.tile([2.0, 3.0, 1.0], (2000, 1)), atol=1e-12)
+    assert own_value(result).estimate == pytest.approx(3.0)
     same = LoggedFeedback.of(log.x, np.full(6000, 3.0), log.action, propensity=log.propensity)
     with pytest.warns(UserWarning, match="never differ"):
-        assert own_value(small(ArrayRows(same))).estimate == pytest.approx(3.0)
+        assert own_value(fit_in_passes(ArrayRows(same))).estimate == pytest.approx(3.0)
 
 
 @pytest.fixture(scope="module")
 def full() -> tuple[FullFeedback, LargeFit]:
     """With one zeta every member counts, so that its welfare can be computed from the result itself."""
-    feedback = full_of(6000)
+    feedback = full_sample(6000)
     return feedback, fit_large(
         ArrayRows(feedback), settings(Binary(), zetas=[1.0]), sample=2000, chunk_rows=3000
     )  # fmt: skip
 
 
 def test_welfare_in_chunks_is_that_of_all_rows(full) -> None:
-    feedback, found = full
-    fit, rows = found.fit, np.arange(6000)
-    assert found.nuisances is None
-    assert found.fit.thinning == 3.0
+    feedback, result = full
+    fit, rows = result.fit, np.arange(6000)
+    assert result.nuisances is None
+    assert result.fit.thinning == 3.0
     policies = member_policies(SMALL, Binary(), fit.params, fit.standardizer.apply(feedback.x))
     own = policies[folds_of(rows, 5, seed=0), rows]
     gained = feedback.outcomes[rows, deterministic(own)]
     assert fit.path.welfare[0] == pytest.approx(gained.mean(), abs=1e-4)  # a tie may fall to the other side
     assert fit.path.welfare_se[0] == pytest.approx(Value(gained, "mean").se, rel=1e-3)
-    np.testing.assert_allclose(fit.out_of_fold, own[found.numbers], atol=1e-5)
+    np.testing.assert_allclose(fit.out_of_fold, own[result.numbers], atol=1e-5)
 
 
 @pytest.mark.parametrize("zetas", [None, [1.0]], ids=["path", "one zeta"])
 def test_curvatures_are_sums_over_all_rows(zetas) -> None:
     """With every row in the sample they are the sample's; of a part of it, about so, and closer than the part's."""
-    log = log_of(3000, weights=True)
+    log = logged_sample(3000, weights=True)
     chosen, nuisance = settings(FullVector(3), zetas=zetas), CrossFit(outcome_model=SMALL)
     whole, part = (
         fit_large(ArrayRows(log), chosen, nuisance=nuisance, sample=size, chunk_rows=3000).fit for size in (3000, 1000)
@@ -528,9 +539,9 @@ def test_curvatures_are_sums_over_all_rows(zetas) -> None:
 
 def test_large_curvatures_are_left_to_the_sample(monkeypatch) -> None:
     monkeypatch.setattr("gbpl.passes.curvature.MOST_CURVATURE", 50)
-    found = small(ArrayRows(log_of(3000)))
-    assert found.fit.curvatures is None
-    assert gauss_newton(found.fit.problems()[0]).shape == (51, 51)
+    result = fit_in_passes(ArrayRows(logged_sample(3000)))
+    assert result.fit.curvatures is None
+    assert gauss_newton(result.fit.problems()[0]).shape == (51, 51)
 
 
 def test_what_is_compiled_ahead_is_what_scores_need(caplog, monkeypatch) -> None:
@@ -546,7 +557,7 @@ def test_what_is_compiled_ahead_is_what_scores_need(caplog, monkeypatch) -> None
         lines = [record.getMessage().split("jit(")[-1] for record in caplog.records if "Compiling" in record.message]
         return [line.split(". Argument mapping")[0] for line in lines]
 
-    rows, chosen = ArrayRows(log_of(1777)), replace(settings(FullVector(3)), model=MLP(hidden=(7,)))
+    rows, chosen = ArrayRows(logged_sample(1777)), replace(settings(FullVector(3)), model=MLP(hidden=(7,)))
     passes = Passes(rows, chosen, folds=5, sample=1500, chunk_rows=1777)
     ahead = compiled(lambda: rehearse_scores(passes, (1.0, 0.0), passes.planned(SCORE_VISITS)))
     assert {line.split(")")[0] for line in ahead} == {"initial_state", "train_block", "_by_fold"}
@@ -559,8 +570,8 @@ def test_what_is_compiled_ahead_is_what_scores_need(caplog, monkeypatch) -> None
 
 def test_the_posterior_of_the_sample_is_that_of_all_rows(full) -> None:
     """Its precision is the sum over all rows; that of the sample, times `thinning`, is near it."""
-    feedback, found = full
-    fit, x = found.fit, np.random.default_rng(5).standard_normal((200, 4)).astype("f")
+    feedback, result = full
+    fit, x = result.fit, np.random.default_rng(5).standard_normal((200, 4)).astype("f")
     problem = fit.problems()[0]
     eta = fit.members[0].eta
     assert problem.eta == pytest.approx(eta * fit.thinning)
@@ -583,12 +594,12 @@ def test_passes_depend_on_the_number_of_rows_alone() -> None:
 
 
 def test_what_cannot_be_learned_in_passes_is_refused_before_any_work() -> None:
-    log = log_of(2000)
+    log = logged_sample(2000)
     rows, chosen = ArrayRows(log), settings(FullVector(3))
     with pytest.raises(ValueError, match="needs a committee"):
         fit_large(rows, replace(chosen, committee=False))
     with pytest.raises(ValueError, match="at least 1000 rows, got 500"):
-        fit_large(ArrayRows(log_of(500)), chosen)
+        fit_large(ArrayRows(logged_sample(500)), chosen)
     with pytest.raises(ValueError, match="pseudo_outcome must be one of"):
         fit_large(rows, chosen, construction="magic")
     from sklearn.linear_model import Ridge
@@ -613,7 +624,7 @@ def test_what_cannot_be_learned_in_passes_is_refused_before_any_work() -> None:
 
 def test_a_linear_model_finds_the_regression() -> None:
     """Squared loss without squashing: the passes end at the least-squares fit, which is known."""
-    feedback = full_of(20_000)
+    feedback = full_sample(20_000)
     chosen = replace(
         settings(Binary(squash=False), zetas=[1.0], passes=10), model=Linear(),
         config=FitConfig(learning_rate=0.02, batch_size=256, max_epochs=10),
@@ -624,6 +635,6 @@ def test_a_linear_model_finds_the_regression() -> None:
     for number, member in enumerate(fit.members):
         own = x[member.train] * member.zeta
         solved = np.linalg.lstsq(own, gap[member.train], rcond=None)[0]
-        found = np.append(fit.params[-1]["weight"][number, :, 0], fit.params[-1]["bias"][number, 0])
-        excess = np.mean((own @ (found - solved)) ** 2)
+        coefficients = np.append(fit.params[-1]["weight"][number, :, 0], fit.params[-1]["bias"][number, 0])
+        excess = np.mean((own @ (coefficients - solved)) ** 2)
         assert excess < 0.005  # of a variance of 1 in the outcomes; least squares itself errs by 5 / 16,000

@@ -11,22 +11,19 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm
+from support.calls import record_calls
+from support.checks import hidden_layer_policy
+from support.policies import small_net
+from support.samples import outcomes_table, path_of, random_policies
 
 import gbpl.fitting.stack
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Surrogate
+from gbpl import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.fitting.stack import StackFit
 from gbpl.path.grid import AUTO_PATH
 from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
 
 ZETAS = np.array([2.0, 0.5, 0.01])
 ROWS = 40
-
-
-def made_up(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Policies of three zetas, outcomes and weights."""
-    rng = np.random.default_rng(seed)
-    policies = rng.dirichlet(np.ones(count), (len(ZETAS), ROWS))
-    return policies, rng.normal(size=(ROWS, count)) + 0.3, rng.uniform(0.2, 3.0, ROWS)
 
 
 def judged(
@@ -54,27 +51,13 @@ def standard_error(values: np.ndarray, weight: np.ndarray) -> float:
     return float(np.sqrt(np.sum(weight**2 * (values - mean) ** 2)) / np.sum(weight))
 
 
-def path_of(welfare: Any, covariance: Any = None, **columns: Any) -> ZetaPath:
-    """A path of which only welfare, its covariance and the columns given matter."""
-    count = len(welfare)
-    names = ("welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size", "weight")
-    given = {
-        **dict.fromkeys(names, np.zeros(count)),
-        "zeta": np.arange(1.0, count + 1),
-        "correction": np.ones(count),
-        **{name: np.array(column, float) for name, column in columns.items()},
-    }
-    spread = np.eye(count) if covariance is None else covariance
-    return ZetaPath(welfare=np.array(welfare, float), covariance=np.array(spread, float), **given)
-
-
 # -- judging ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_welfare_and_its_standard_error(count: int, weighted: bool) -> None:
-    policies, outcomes, weight = made_up(count)
+    policies, outcomes, weight = random_policies(count, ROWS, len(ZETAS))
     surrogate = Binary() if count == 2 else FullVector(count)
     path = judged(policies, outcomes, weight if weighted else None, surrogate)
     weight = weight if weighted else np.ones(ROWS)
@@ -90,13 +73,13 @@ def test_welfare_and_its_standard_error(count: int, weighted: bool) -> None:
 
 
 def test_unweighted_standard_error_is_the_textbook_one() -> None:
-    policies, outcomes, _ = made_up(2)
+    policies, outcomes, _ = random_policies(2, ROWS, len(ZETAS))
     path = judged(policies, outcomes, None, Binary())
     assert_allclose(path.welfare_se, [gains(policy, outcomes).std() / np.sqrt(ROWS) for policy in policies])
 
 
 def test_covariance_of_the_welfares() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     taken = np.stack([gains(policy, outcomes) for policy in policies])
     centred = (taken - np.average(taken, axis=1, weights=weight)[:, None]) * weight
     assert_allclose(judged(policies, outcomes, weight, Binary()).covariance, centred @ centred.T / weight.sum() ** 2)
@@ -104,7 +87,7 @@ def test_covariance_of_the_welfares() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_randomized_and_penalized_welfare_binary(weighted: bool) -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     path = judged(policies, outcomes, weight if weighted else None, Binary())
     weight = weight if weighted else np.ones(ROWS)
     randomized = [np.average(np.sum(p * outcomes, axis=1), weights=weight) for p in policies]
@@ -123,7 +106,7 @@ def test_randomized_and_penalized_welfare_binary(weighted: bool) -> None:
     ids=["full", "gap"],
 )
 def test_penalized_welfare_of_more_actions(surrogate: Surrogate, penalty: Any) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     path = judged(policies, outcomes, weight, surrogate)
     expected = [
         np.average(np.sum(p * outcomes, axis=1) - zeta * penalty(p), weights=weight)
@@ -133,7 +116,7 @@ def test_penalized_welfare_of_more_actions(surrogate: Surrogate, penalty: Any) -
 
 
 def test_size_is_the_distance_from_uniform() -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     path = judged(policies, outcomes, weight, FullVector(3))
     expected = [np.sqrt(np.average(np.sum((p - 1 / 3) ** 2, axis=1), weights=weight)) for p in policies]
     assert_allclose(path.size, expected)
@@ -141,7 +124,7 @@ def test_size_is_the_distance_from_uniform() -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_rows_may_come_in_parts(weighted: bool) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     given = weight if weighted else None
     whole = judged(policies, outcomes, given, FullVector(3))
     judge = OutOfFold(ZETAS, FullVector(3))
@@ -154,7 +137,7 @@ def test_rows_may_come_in_parts(weighted: bool) -> None:
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_parts_added_are_one_pass(weighted: bool) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     given, correction = weight if weighted else None, np.array([1.0, 0.0, 1.0])
     whole = OutOfFold(ZETAS, FullVector(3), correction, level=0.7)
     whole.add(policies, outcomes, given)
@@ -178,14 +161,14 @@ def test_parts_added_are_one_pass(weighted: bool) -> None:
 
 @pytest.mark.parametrize("level", [-3.0, 0.4, 100.0])
 def test_the_level_taken_off_is_given_back(level: float) -> None:
-    policies, outcomes, weight = made_up(3)
+    policies, outcomes, weight = random_policies(3, ROWS, len(ZETAS))
     plain, moved = (judged(policies, outcomes, weight, FullVector(3), level=c) for c in (0.0, level))
     for name in (*plain.to_dict(), "covariance"):
         assert_allclose(getattr(moved, name), getattr(plain, name), atol=1e-7, err_msg=name)
 
 
 def test_only_ratios_of_weights_matter_to_the_path() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     one, other = (judged(policies, outcomes, c * weight, Binary()) for c in (1.0, 100.0))
     for name in (*one.to_dict(), "covariance"):
         assert_allclose(getattr(one, name), getattr(other, name), atol=1e-9, err_msg=name)
@@ -193,7 +176,7 @@ def test_only_ratios_of_weights_matter_to_the_path() -> None:
 
 @pytest.mark.parametrize("shift", [1e6, 1e9])
 def test_a_large_common_level_leaves_the_standard_errors_alone(shift: float) -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     near, far = (
         judged(policies, outcomes + c, weight, Binary(), level=float(np.mean(outcomes + c))) for c in (0.0, shift)
     )
@@ -204,7 +187,7 @@ def test_a_large_common_level_leaves_the_standard_errors_alone(shift: float) -> 
 
 
 def test_the_path_is_a_table() -> None:
-    path = judged(*made_up(2), Binary())
+    path = judged(*random_policies(2, ROWS, len(ZETAS)), Binary())
     columns = path.to_dict()
     assert {"zeta", "welfare", "welfare_se", "randomized_welfare", "penalized_welfare", "weight"} <= set(columns)
     assert columns["correction"].tolist() == [1.0] * len(ZETAS)  # full feedback has no correction to leave out
@@ -275,13 +258,13 @@ def test_average_ignores_noise_that_zetas_share() -> None:
 
 
 def test_zetas_with_the_same_decisions_share_their_weight() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     same = np.stack([policies[0]] * 3)
     assert_allclose(average_weights(judged(same, outcomes, weight, Binary())), 1 / 3, atol=0.03)
 
 
 def test_average_is_the_same_in_every_unit() -> None:
-    policies, outcomes, weight = made_up(2)
+    policies, outcomes, weight = random_policies(2, ROWS, len(ZETAS))
     one = average_weights(judged(policies, outcomes, weight, Binary()))
     for unit in (1e-6, 1e6):
         other = average_weights(judged(policies, unit * outcomes, weight, Binary(), unit * ZETAS))
@@ -326,9 +309,9 @@ def test_a_single_zeta_counts_exactly_one(count: int, size: float) -> None:
 
 def test_equal_sizes_leave_the_weights() -> None:
     weight = np.array([0.2, 0.5, 0.3])
-    found = common_size(path_of(np.zeros(3), size=np.full(3, 0.37), weight=weight))
-    assert_allclose(found, weight, rtol=1e-12)
-    assert_allclose(found.sum(), weight.sum(), rtol=1e-12)
+    weights = common_size(path_of(np.zeros(3), size=np.full(3, 0.37), weight=weight))
+    assert_allclose(weights, weight, rtol=1e-12)
+    assert_allclose(weights.sum(), weight.sum(), rtol=1e-12)
 
 
 def test_scores_are_brought_to_their_mean_size() -> None:
@@ -336,77 +319,31 @@ def test_scores_are_brought_to_their_mean_size() -> None:
     rng = np.random.default_rng(0)
     weight, size = rng.dirichlet(np.ones(5)), rng.uniform(1e-3, 0.7, 5)
     mean = sum(w * s for w, s in zip(weight, size, strict=True))
-    found = common_size(path_of(np.zeros(5), size=size, weight=weight))
-    assert_allclose(found * size, weight * mean)
-    assert_allclose(np.sum(found * size), mean)
+    weights = common_size(path_of(np.zeros(5), size=size, weight=weight))
+    assert_allclose(weights * size, weight * mean)
+    assert_allclose(np.sum(weights * size), mean)
     twice = common_size(path_of(np.zeros(5), size=2.0 * size, weight=weight))
-    assert_allclose(twice, found)  # only ratios of sizes matter
+    assert_allclose(twice, weights)  # only ratios of sizes matter
 
 
 def test_a_policy_of_no_size_counts_nothing() -> None:
-    found = common_size(path_of(np.zeros(3), size=[0.0, 0.2, 0.4], weight=[0.5, 0.25, 0.25]))
-    assert_allclose(found, [0.0, 0.25 * 0.15 / 0.2, 0.25 * 0.15 / 0.4])
+    weights = common_size(path_of(np.zeros(3), size=[0.0, 0.2, 0.4], weight=[0.5, 0.25, 0.25]))
+    assert_allclose(weights, [0.0, 0.25 * 0.15 / 0.2, 0.25 * 0.15 / 0.4])
     assert common_size(path_of(np.zeros(2), weight=[0.5, 0.5])).tolist() == [0.0, 0.0]
 
 
 # -- in the estimator -------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[np.ndarray, StackFit]]:
-    """The features and the stacks that `GBPLNet.fit` fits to them while the test runs."""
-    kept: list[tuple[np.ndarray, StackFit]] = []
-    real = gbpl.fitting.stack.fit_stack
-
-    def recorded(x: np.ndarray, *arguments: Any, **options: Any) -> StackFit:
-        kept.append((x, real(x, *arguments, **options)))
-        return kept[-1][1]
-
-    monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", recorded)
-    return kept
-
-
-def small(**changes: Any) -> GBPLNet:
-    config = FitConfig(max_epochs=10, learning_rate=0.03)
-    given = {
-        "zeta": [3.0, 0.3],
-        "committee": 2,
-        "model": MLP(hidden=(4,), activation="relu"),
-        "fit_config": config,
-        "random_state": 0,
-    }
-    return GBPLNet(**{**given, "progress": False, "device": "cpu", **changes})
-
-
-def table(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(ROWS, 3))
-    y = 0.5 * rng.normal(size=(ROWS, count))
-    y[:, 1] += x[:, 0]
-    return x, y, rng.uniform(0.2, 3.0, ROWS)
-
-
-def raw_output(params: list[dict[str, np.ndarray]], member: int, x: np.ndarray) -> np.ndarray:
-    """Forward pass of one member's network with one hidden ReLU layer."""
-    (w1, b1), (w2, b2) = ((np.asarray(p["weight"][member], float), p["bias"][member]) for p in params)
-    return np.maximum(x @ w1 + b1, 0.0) @ w2 + b2
-
-
-def policy_of(raw: np.ndarray) -> np.ndarray:
-    if raw.shape[1] == 1:
-        f = np.tanh(raw[:, 0])
-        return np.stack([1 - f, 1 + f], axis=1) / 2
-    exponential = np.exp(raw - raw.max(axis=1, keepdims=True))
-    return exponential / exponential.sum(axis=1, keepdims=True)
-
-
 @pytest.mark.parametrize("count", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted: bool) -> None:
-    x, y, weight = table(count)
-    policy = small().fit(x, y, sample_weight=weight if weighted else None)
-    weight = weight if weighted else np.ones(ROWS)
-    seen_x, stack = stacks[0]
+def test_path_of_a_fit_is_welfare_out_of_fold(monkeypatch: pytest.MonkeyPatch, count: int, weighted: bool) -> None:
+    stacks = record_calls(monkeypatch, "fit_stack", gbpl.fitting.stack)
+    x, y = outcomes_table(count)
+    weight = np.random.default_rng(0).uniform(0.2, 3.0, len(x))
+    policy = small_net(zeta=[3.0, 0.3]).fit(x, y, sample_weight=weight if weighted else None)
+    weight = weight if weighted else np.ones(len(x))
+    seen_x, stack = stacks[0].arguments[0], stacks[0].result
     standard = (x - policy.standardizer_.mean) / policy.standardizer_.scale
     user_row = np.abs(seen_x[:, None] - standard).sum(axis=2).argmin(axis=1)  # members may see rows in another order
     path = policy.zeta_path_
@@ -417,13 +354,13 @@ def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted
         for number, member in enumerate(stack.members):
             if member.zeta != zeta:
                 continue
-            rows = np.setdiff1d(np.arange(ROWS), user_row[member.train])  # out of fold: no row it trained on
-            delta = policy_of(raw_output(stack.params, number, standard[rows]))
+            rows = np.setdiff1d(np.arange(len(x)), user_row[member.train])  # out of fold: no row it trained on
+            delta = hidden_layer_policy(stack.params, number, standard[rows])
             seen.append(rows)
             gained.append(gains(delta, y[rows]))
             mixed.append(np.sum(delta * y[rows], axis=1))
         order = np.concatenate(seen)
-        assert_array_equal(np.sort(order), np.arange(ROWS))  # every row judged once
+        assert_array_equal(np.sort(order), np.arange(len(x)))  # every row judged once
         taken, w = np.concatenate(gained), weight[order]
         assert_allclose(path.welfare[place], np.average(taken, weights=w))
         assert_allclose(path.welfare_se[place], standard_error(taken, w), rtol=1e-6)
@@ -433,8 +370,8 @@ def test_path_of_a_fit_is_welfare_out_of_fold(stacks: list, count: int, weighted
 
 
 def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y, _ = table(2)
-    plain = small().fit(x, y)
+    x, y = outcomes_table()
+    plain = small_net(zeta=[3.0, 0.3]).fit(x, y)
     real = gbpl.fitting.stack.fit_stack
 
     def misleading(*arguments: Any, **options: Any) -> StackFit:
@@ -446,7 +383,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
         return replace(stack, best_loss=bad, validation_loss=losses, train_loss=losses)
 
     monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", misleading)
-    again = small().fit(x, y)
+    again = small_net(zeta=[3.0, 0.3]).fit(x, y)
     assert again.zeta_ == plain.zeta_
     assert_array_equal(again.predict_proba(x), plain.predict_proba(x))
 
@@ -454,7 +391,7 @@ def test_selection_reads_welfare_and_no_loss(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("worst", [0, 1])
 def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) -> None:
     """Turning the networks of one zeta round makes it choose against every row: the other one is selected."""
-    x, y, _ = table(2)
+    x, y = outcomes_table()
     real = gbpl.fitting.stack.fit_stack
 
     def turned(*arguments: Any, **options: Any) -> StackFit:
@@ -468,12 +405,12 @@ def test_selection_follows_welfare(monkeypatch: pytest.MonkeyPatch, worst: int) 
         return replace(stack, params=[*stack.params[:-1], last])
 
     monkeypatch.setattr(gbpl.fitting.stack, "fit_stack", turned)
-    assert small().fit(x, y).zeta_ == [3.0, 0.3][1 - worst]
+    assert small_net(zeta=[3.0, 0.3]).fit(x, y).zeta_ == [3.0, 0.3][1 - worst]
 
 
 def test_a_number_is_used_as_it_is() -> None:
-    x, y, _ = table(2)
-    policy = small(zeta=0.7).fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta=0.7).fit(x, y)
     assert policy.zeta_ == 0.7
     assert policy.zeta_path_.zeta.tolist() == [0.7]
     assert policy.zeta_path_.weight.tolist() == [1.0]
@@ -482,19 +419,19 @@ def test_a_number_is_used_as_it_is() -> None:
 
 @pytest.mark.parametrize("listed", [[0.3, 3.0], (0.3, 3.0), np.array([0.3, 3.0])], ids=["list", "tuple", "array"])
 def test_a_list_keeps_only_the_selected_members(listed: Any) -> None:
-    x, y, _ = table(2)
-    policy = small(zeta=listed).fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta=listed).fit(x, y)
     assert policy.zeta_path_.zeta.tolist() == [0.3, 3.0]
     assert sorted(policy.zeta_path_.weight) == [0.0, 1.0]
     assert len(policy.member_weights_) == 2
     assert policy.params_[0]["weight"].shape[0] == 2
-    alone = small(zeta=policy.zeta_).fit(x, y)
+    alone = small_net(zeta=policy.zeta_).fit(x, y)
     assert_allclose(policy.predict_proba(x), alone.predict_proba(x), atol=1e-5)  # neighbours change nothing
 
 
 def test_auto_averages_the_path() -> None:
-    x, y, _ = table(2)
-    policy = small(zeta="auto").fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta="auto").fit(x, y)
     path = policy.zeta_path_
     assert_allclose(path.zeta, np.array(AUTO_PATH) * policy.outcome_scale_)
     assert_allclose(path.weight.sum(), 1.0)
@@ -509,8 +446,8 @@ def test_auto_averages_the_path() -> None:
 
 
 def test_the_path_of_a_fit_goes_into_a_frame() -> None:
-    x, y, _ = table(2)
-    policy = small().fit(x, y)
+    x, y = outcomes_table()
+    policy = small_net(zeta=[3.0, 0.3]).fit(x, y)
     frame = pd.DataFrame(policy.zeta_path_.to_dict())
     assert frame["zeta"].tolist() == [3.0, 0.3]
     assert frame.set_index("zeta")["welfare"].idxmax() == policy.zeta_

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from support.calls import Call, record_calls
+from support.checks import hidden_layer_policy, nearest_on_simplex
 
 import gbpl.fitting.stack
 import gbpl.path.path
@@ -57,18 +59,9 @@ def noisy(outcomes: np.ndarray, seed: int) -> np.ndarray:
 
 
 @pytest.fixture
-def stacks(monkeypatch: pytest.MonkeyPatch) -> list[StackFit]:
-    """The stacks that fit_path fits while the test runs."""
-    kept: list[StackFit] = []
-    real = gbpl.fitting.stack.fit_stack
-
-    def recorded(*arguments: Any, **options: Any) -> StackFit:
-        kept.append(real(*arguments, **options))
-        return kept[-1]
-
-    for module in (gbpl.fitting.stack, gbpl.path.path):
-        monkeypatch.setattr(module, "fit_stack", recorded)
-    return kept
+def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Calls of `fit_stack` while the test runs."""
+    return record_calls(monkeypatch, "fit_stack", gbpl.fitting.stack, gbpl.path.path)
 
 
 def each_fold_s(outcomes: np.ndarray) -> list[np.ndarray]:
@@ -89,25 +82,6 @@ def standardized(feedback: FullFeedback) -> np.ndarray:
     return (feedback.x - mean) / np.sqrt(np.average((feedback.x - mean) ** 2, axis=0, weights=w))
 
 
-def member_policy(stack: StackFit, number: int, x: np.ndarray) -> np.ndarray:
-    (w1, b1), (w2, b2) = ((np.asarray(p["weight"][number], float), p["bias"][number]) for p in stack.params)
-    raw = np.maximum(x @ w1 + b1, 0.0) @ w2 + b2
-    if raw.shape[1] == 1:
-        f = np.tanh(raw[:, 0])
-        return np.stack([1 - f, 1 + f], axis=1) / 2
-    exponential = np.exp(raw - raw.max(axis=1, keepdims=True))
-    return exponential / exponential.sum(axis=1, keepdims=True)
-
-
-def nearest_on_simplex(point: np.ndarray) -> np.ndarray:
-    """max(point - c, 0) with c found by halving so that it sums to one."""
-    low, high = point.min() - 1.0, point.max()
-    for _ in range(100):
-        c = (low + high) / 2
-        low, high = (c, high) if np.maximum(point - c, 0.0).sum() > 1.0 else (low, c)
-    return np.maximum(point - c, 0.0)
-
-
 def own_policies(
     stack: StackFit, feedback: FullFeedback, folds: list[np.ndarray], entries: list[tuple[float, int]]
 ) -> np.ndarray:
@@ -122,7 +96,7 @@ def own_policies(
             ]  # fmt: skip
             member = stack.members[number]
             assert_array_equal(np.sort(np.concatenate([member.train, fold])), np.arange(ROWS))
-            policies[place, fold] = member_policy(stack, number, x[fold])
+            policies[place, fold] = hidden_layer_policy(stack.params, number, x[fold])
     return policies
 
 
@@ -138,7 +112,7 @@ def combined(policies: np.ndarray, weight: np.ndarray, size: np.ndarray, rows: n
     """Deviations from uniform brought to their mean size, averaged, and put back on the simplex."""
     count = policies.shape[2]
     around = np.tensordot(weight * (weight @ size) / size, policies[:, rows] - 1 / count, axes=1)
-    return np.array([nearest_on_simplex(row) for row in 1 / count + around])
+    return nearest_on_simplex(1 / count + around)
 
 
 def smooth(welfare: np.ndarray) -> np.ndarray:
@@ -152,7 +126,7 @@ def smooth(welfare: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("count", "weighted"), [(2, False), (2, True), (3, True)])
 def test_a_row_is_decided_by_its_own_fold_s_members_as_the_other_folds_weigh_them(
-    monkeypatch: pytest.MonkeyPatch, stacks: list[StackFit], count: int, weighted: bool
+    monkeypatch: pytest.MonkeyPatch, stacks: list[Call], count: int, weighted: bool
 ) -> None:
     """Two tables, each with its zetas; the weights are a smooth function of welfare, so the policy is restated."""
     monkeypatch.setattr(gbpl.path.path, "average_weights", lambda path: smooth(path.welfare))
@@ -162,7 +136,8 @@ def test_a_row_is_decided_by_its_own_fold_s_members_as_the_other_folds_weigh_the
         Table(each_fold_s(feedback.outcomes), 1.5, 0.0, (2.0, 0.1)),
     ]
     fitted = fit_path(feedback, tables, folds, settings_of(count))
-    (stack,) = stacks
+    stack = stacks[0].result
+    assert len(stacks) == 1
     entries = [(z * 2.0 / fitted.scale, [0]) for z in SHORT] + [(z * 1.5 / fitted.scale, [1, 2, 3]) for z in (2.0, 0.1)]
     policies = own_policies(stack, feedback, folds, entries)
     chosen = []
@@ -183,12 +158,12 @@ def test_a_row_is_decided_by_its_own_fold_s_members_as_the_other_folds_weigh_the
     assert_allclose(fitted.policy_weights, np.repeat(expected / FOLDS, FOLDS), rtol=1e-4)
 
 
-def test_of_listed_zetas_the_best_by_the_other_folds_decides(stacks: list[StackFit]) -> None:
+def test_of_listed_zetas_the_best_by_the_other_folds_decides(stacks: list[Call]) -> None:
     folds, telling = in_folds(), 0
     for seed in range(4):
         feedback = feedback_of(seed=seed)
         fitted = fit_path(feedback, [Table([feedback.outcomes], 1.0)], folds, settings_of(zetas=SHORT, seed=seed))
-        policies = own_policies(stacks[-1], feedback, folds, [(zeta / fitted.scale, [0]) for zeta in SHORT])
+        policies = own_policies(stacks[-1].result, feedback, folds, [(zeta / fitted.scale, [0]) for zeta in SHORT])
         overall = int(np.argmax(fitted.path.weight))
         assert fitted.out_of_fold is not None
         for fold in folds:
@@ -222,23 +197,25 @@ def test_what_happened_to_a_fold_does_not_decide_it(turned: int, zetas: Sequence
     assert np.abs(other.out_of_fold[elsewhere] - one.out_of_fold[elsewhere]).max() > 1e-3
 
 
-def test_without_a_committee_nothing_is_decided_out_of_fold(stacks: list[StackFit]) -> None:
+def test_without_a_committee_nothing_is_decided_out_of_fold(stacks: list[Call]) -> None:
     feedback, held = feedback_of(), np.arange(0, ROWS, 3, dtype=np.int32)
     fitted = fit_path(feedback, [Table([feedback.outcomes], 1.0, path=SHORT)], [held], settings_of(committee=False))
     assert fitted.out_of_fold is None
     train = np.setdiff1d(np.arange(ROWS), held)
-    for member in stacks[0].members:
+    for member in stacks[0].result.members:
         assert_array_equal(member.train, train)
         assert_array_equal(member.validation, held)
     assert_allclose(fitted.standardizer.mean, feedback.x[train].mean(axis=0))
     assert_allclose(fitted.standardizer.scale, feedback.x[train].std(axis=0))
-    gained = [feedback.outcomes[held, p[held].argmax(axis=1)].mean() for p in _on_all_rows(stacks[0], fitted, feedback)]
+    gained = [
+        feedback.outcomes[held, p[held].argmax(axis=1)].mean() for p in _on_all_rows(stacks[0].result, fitted, feedback)
+    ]
     assert_allclose(fitted.path.welfare, gained)
 
 
 def _on_all_rows(stack: StackFit, fitted: PathFit, feedback: FullFeedback) -> list[np.ndarray]:
     x = (feedback.x - fitted.standardizer.mean) / fitted.standardizer.scale
-    return [member_policy(stack, number, x) for number in range(len(stack.members))]
+    return [hidden_layer_policy(stack.params, number, x) for number in range(len(stack.members))]
 
 
 # -- tables -----------------------------------------------------------------------------------------------
@@ -250,7 +227,7 @@ def params_of_fold(stack: StackFit, fold: int) -> list[np.ndarray]:
     return [layer[name] for layer in params for name in ("weight", "bias")]
 
 
-def test_a_table_for_each_fold_is_used_by_that_fold_s_members_only(stacks: list[StackFit]) -> None:
+def test_a_table_for_each_fold_is_used_by_that_fold_s_members_only(stacks: list[Call]) -> None:
     feedback, folds = feedback_of(), in_folds()
     each = each_fold_s(feedback.outcomes)
     changed = [noisy(-feedback.outcomes, 9) if fold == 1 else table for fold, table in enumerate(each)]
@@ -259,7 +236,7 @@ def test_a_table_for_each_fold_is_used_by_that_fold_s_members_only(stacks: list[
         fit_path(feedback, both, folds, settings_of())
     for table in each:
         fit_path(feedback, [Table([table], 1.0, 0.0, SHORT)], folds, settings_of())
-    own, other, *alone = stacks
+    own, other, *alone = (call.result for call in stacks)
     for fold in range(FOLDS):
         for mine, moved, single in zip(*(params_of_fold(s, fold) for s in (own, other, alone[fold])), strict=True):
             assert_allclose(mine, single, rtol=2e-4, atol=2e-5)  # as if it were the only table
@@ -304,14 +281,14 @@ def check_path(path: ZetaPath, zetas: list[float], corrections: list[float]) -> 
     assert_allclose(path.weight.sum(), 1.0)
 
 
-def test_the_path_has_the_zetas_of_both_tables(stacks: list[StackFit]) -> None:
+def test_the_path_has_the_zetas_of_both_tables(stacks: list[Call]) -> None:
     feedback, folds = feedback_of(), in_folds()
     tables = [Table([feedback.outcomes], 1.25), Table(each_fold_s(feedback.outcomes), 0.75, 0.0, (3.0, 0.1))]
     fitted = fit_path(feedback, tables, folds, settings_of())
     zetas = [1.25 * zeta for zeta in AUTO_PATH] + [0.75 * 3.0, 0.75 * 0.1]  # in units of each table's own scale
     check_path(fitted.path, zetas, [1.0] * 5 + [0.0] * 2)
     assert_allclose(fitted.shares.sum(), 1.0)
-    members = stacks[0].members
+    members = stacks[0].result.members
     assert [m.table for m in members] == [0] * 15 + [1, 2, 3] * 2
     assert_allclose([m.zeta for m in members], np.repeat(zetas, FOLDS) / fitted.scale)
     for i, entry in enumerate(fitted.history):
@@ -321,7 +298,7 @@ def test_the_path_has_the_zetas_of_both_tables(stacks: list[StackFit]) -> None:
     # What is kept is what counts, in the order of the path.
     kept = [i for i in range(21) if fitted.path.weight[i // FOLDS] > 0]
     assert [id(m) for m in fitted.members] == [id(members[i]) for i in kept]
-    assert_array_equal(fitted.params[0]["weight"], stacks[0].params[0]["weight"][kept])
+    assert_array_equal(fitted.params[0]["weight"], stacks[0].result.params[0]["weight"][kept])
 
 
 def test_listed_zetas_are_those_of_every_table() -> None:

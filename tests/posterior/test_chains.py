@@ -1,6 +1,5 @@
 """SGLD and NUTS against a posterior known exactly: a linear score without squashing makes it Gaussian."""
 
-import importlib
 import subprocess
 import sys
 import warnings
@@ -12,16 +11,16 @@ import numpy as np
 import pytest
 from blackjax.diagnostics import effective_sample_size
 from blackjax.util import generate_gaussian_noise
+from support.checks import enable_x64
 
 import gbpl.posterior.sgld
-from gbpl import MLP, Binary, FullVector, Linear
+from gbpl import MLP, Binary, FullVector, Linear, PosteriorError, PosteriorWarning
 from gbpl.posterior.chains import ChainQuality, assess, chain_keys, interleave, summaries, to_arviz, traced
 from gbpl.posterior.nuts import NUTS
-from gbpl.posterior.problem import PosteriorError, PosteriorWarning, Problem
+from gbpl.posterior.problem import Problem
 from gbpl.posterior.sgld import SGLD, clip_by_norm, minibatch_gradient, step_at
 
 N, ETA, ZETA, PRIOR_SD = 60, 1.0, 1.0, 1.0
-enable_x64 = (jax if hasattr(jax, "enable_x64") else importlib.import_module("jax.experimental")).enable_x64
 QUIET = pytest.mark.filterwarnings("ignore::gbpl.posterior.problem.PosteriorWarning")
 
 
@@ -98,19 +97,19 @@ def test_nuts_draws_the_gaussian(nuts):
 
 def test_nuts_diagnostics(nuts):
     posterior, draws = nuts
-    found = posterior.diagnostics
-    assert (found["chains"], found["kept"], found["divergences"]) == (2, 1501, 0)
-    assert found["max_rhat"] < 1.02
-    assert found["max_rhat_weights"] < 1.02
-    assert 500 < found["min_ess"] < 10_000
-    assert 0.6 < found["mean_acceptance"] <= 1.0
-    assert found["step_size"].shape == (2,)
-    assert all(values.shape == (2, 1501) for values in found["sample_stats"].values())
-    chains = vectors(found["chain_draws"])
+    diagnostics = posterior.diagnostics
+    assert (diagnostics["chains"], diagnostics["kept"], diagnostics["divergences"]) == (2, 1501, 0)
+    assert diagnostics["max_rhat"] < 1.02
+    assert diagnostics["max_rhat_weights"] < 1.02
+    assert 500 < diagnostics["min_ess"] < 10_000
+    assert 0.6 < diagnostics["mean_acceptance"] <= 1.0
+    assert diagnostics["step_size"].shape == (2,)
+    assert all(values.shape == (2, 1501) for values in diagnostics["sample_stats"].values())
+    chains = vectors(diagnostics["chain_draws"])
     assert chains.shape == (2, 1501, 3)
     np.testing.assert_array_equal(vectors(draws)[:4], [chains[0, 0], chains[1, 0], chains[0, 1], chains[1, 1]])
     log_density = [float(posterior.problem.log_density(tree_of(w))) for w in chains[1, :3]]
-    np.testing.assert_allclose(found["sample_stats"]["lp"][1, :3], log_density, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(diagnostics["sample_stats"]["lp"][1, :3], log_density, rtol=1e-4, atol=1e-4)
 
 
 def test_nuts_refuses_many_weights():
@@ -379,11 +378,11 @@ def test_summaries_are_outputs_and_log_density():
     problem = gaussian()
     chains = tree_of(np.zeros(3))
     chains = jax.tree.map(lambda leaf: np.random.default_rng(0).standard_normal((2, 5, *leaf.shape)), chains)
-    found = summaries(problem, chains)
-    assert found.shape == (2, 5, 20 + 1)
+    summary = summaries(problem, chains)
+    assert summary.shape == (2, 5, 20 + 1)
     w = vectors(chains)[1, 3]
-    np.testing.assert_allclose(found[1, 3, [0, 19]], PHI[[0, -1]] @ w, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[1, 3, -1], float(problem.log_density(tree_of(w))), rtol=1e-4)
+    np.testing.assert_allclose(summary[1, 3, [0, 19]], PHI[[0, -1]] @ w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(summary[1, 3, -1], float(problem.log_density(tree_of(w))), rtol=1e-4)
 
 
 def test_interleaving_and_precision():
@@ -394,12 +393,12 @@ def test_interleaving_and_precision():
 
 def test_to_arviz_keeps_names_and_shapes(nuts):
     arviz = pytest.importorskip("arviz")
-    found = nuts[0].diagnostics
-    data = to_arviz(found["chain_draws"], sample_stats=found["sample_stats"])
+    diagnostics = nuts[0].diagnostics
+    data = to_arviz(diagnostics["chain_draws"], sample_stats=diagnostics["sample_stats"])
     assert dict(data["posterior"].sizes)["chain"] == 2
     assert data["posterior"]["0.weight"].shape == (2, 1501, 2, 1)
-    np.testing.assert_array_equal(data["posterior"]["0.bias"].values, found["chain_draws"][0]["bias"])
-    np.testing.assert_array_equal(data["sample_stats"]["lp"].values, found["sample_stats"]["lp"])
+    np.testing.assert_array_equal(data["posterior"]["0.bias"].values, diagnostics["chain_draws"][0]["bias"])
+    np.testing.assert_array_equal(data["sample_stats"]["lp"].values, diagnostics["sample_stats"]["lp"])
     assert set(data["sample_stats"].data_vars) == {"lp", "diverging", "acceptance_rate", "n_steps"}
     assert float(arviz.rhat(data)["0.bias"].max()) < 1.02
     assert not hasattr(to_arviz(np.zeros((2, 5))), "sample_stats")

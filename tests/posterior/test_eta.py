@@ -17,13 +17,14 @@ import pytest
 import scipy.stats
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
+from support.calls import record_calls
 
+import gbpl.path.path
 import gbpl.posterior.influence
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, welfare
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, PosteriorError, welfare
 from gbpl.estimators.training import CALIBRATIONS, Training
 from gbpl.posterior.curvature import block_rows
 from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
-from gbpl.posterior.problem import PosteriorError
 from gbpl.posterior.refits import Refits, _deal, _within, refit
 
 N = 240
@@ -72,7 +73,7 @@ def fitted(name):
     return GBPLNet(**settings, random_state=0).fit(X, outcomes)
 
 
-def path_of(name):
+def path_fit(name):
     return fitted(name)._training.fit
 
 
@@ -106,7 +107,7 @@ def scores_and_slope(fit, number, x, *, everything=False):
     return scores, slope
 
 
-def policy_of(fit, scores):
+def policy_of_scores(fit, scores):
     """Action probabilities, where no unsquashed score leaves the simplex."""
     if scores.shape[1] == 1:
         return np.column_stack([1 - scores, 1 + scores]) / 2
@@ -117,7 +118,7 @@ def estimated(fit):
     """Outcomes as the members of largest zeta have them, zeta (delta - 1/K)."""
     largest = max(member.zeta for member in fit.members)
     chosen = [number for number, member in enumerate(fit.members) if member.zeta == largest]
-    policies = np.array([policy_of(fit, scores_and_slope(fit, number, fit.x)[0]) for number in chosen])
+    policies = np.array([policy_of_scores(fit, scores_and_slope(fit, number, fit.x)[0]) for number in chosen])
     assert policies.min() >= 0, "a score outside the simplex would be cut"
     return largest * (policies.mean(axis=0) - 1 / policies.shape[2])
 
@@ -163,7 +164,7 @@ def variances(fit, *, everything=False):
 
 def test_one_linear_score_by_the_formula():
     """eta = g'H^-1 g / g'H^-1 S H^-1 g of least squares, in outcome units, with nothing but numpy."""
-    fit, choice = path_of("one"), information_matching(path_of("one"))
+    fit, choice = path_fit("one"), information_matching(path_fit("one"))
     (member,) = fit.members
     phi = np.column_stack([fit.x, np.ones(N)]).astype(float)
     train = phi[member.train]
@@ -197,7 +198,7 @@ def test_one_linear_score_by_the_formula():
 @pytest.mark.parametrize("weights", ["last_layer", "all"])
 @pytest.mark.parametrize("name", ["linear", "three", "network", "softmax", "number", "logged"])
 def test_information_matching_restated(name, weights):
-    fit = path_of(name)
+    fit = path_fit(name)
     choice = information_matching(fit, weights=weights)
     unit, sandwich = variances(fit, everything=weights == "all")
     assert choice.precision * fit.scale**2 == pytest.approx(unit / sandwich, rel=1e-3)
@@ -209,14 +210,14 @@ def test_information_matching_restated(name, weights):
 
 @pytest.mark.parametrize("weights", ["last_layer", "all"])
 def test_a_heavy_row_moves_the_fit_by_its_weight(weights):
-    fit = path_of("weighted")
+    fit = path_fit("weighted")
     _, sandwich = variances(fit, everything=weights == "all")
     assert information_matching(fit, weights=weights).spread / fit.scale == pytest.approx(np.sqrt(sandwich), rel=1e-3)
 
 
 @pytest.mark.parametrize("weights", ["last_layer", "all"])
 def test_information_matching_with_sample_weights(weights):
-    fit = path_of("weighted")
+    fit = path_fit("weighted")
     unit, sandwich = variances(fit, everything=weights == "all")
     choice = information_matching(fit, weights=weights)
     assert choice.precision * fit.scale**2 == pytest.approx(unit / sandwich, rel=1e-3)
@@ -226,7 +227,7 @@ def test_information_matching_with_sample_weights(weights):
 
 
 def test_information_matching_of_the_robust_loss():
-    fit = path_of("robust")
+    fit = path_fit("robust")
     choice = information_matching(fit)
     unit, sandwich = variances(fit, everything=False)
     assert choice.spread / fit.scale == pytest.approx(np.sqrt(sandwich), rel=1e-3)
@@ -235,13 +236,13 @@ def test_information_matching_of_the_robust_loss():
 
 def test_all_weights_of_a_robust_loss_are_refused():
     with pytest.raises(PosteriorError, match="robust"):
-        information_matching(path_of("robust"), weights="all")
+        information_matching(path_fit("robust"), weights="all")
 
 
 @pytest.mark.parametrize("name", ["linear", "three", "softmax"])
 def test_outcomes_as_the_committee_has_them(name):
     """zeta (delta - 1/K) is the regression of the outcomes, up to a constant of the row and the policy's cut."""
-    fit = path_of(name)
+    fit = path_fit(name)
     outcomes = gbpl.posterior.influence.estimated_outcomes(fit)
     np.testing.assert_allclose(outcomes, estimated(fit), atol=1e-5)
     truth = np.column_stack([0 * GAP, GAP, -GAP])[:, : outcomes.shape[1]]
@@ -253,7 +254,7 @@ def test_outcomes_as_the_committee_has_them(name):
 
 def test_outcomes_of_a_committee_of_baseline_gaps():
     """The score of an action, 2 delta_a - 1, times zeta is what it gains over the baseline."""
-    fit = path_of("gap")
+    fit = path_fit("gap")
     outcomes = fit.scale * gbpl.posterior.influence.estimated_outcomes(fit)
     gains = outcomes[:, 1:] - outcomes[:, :1]
     raws = [fit.x @ weight + bias for weight, bias in zip(fit.params[0]["weight"], fit.params[0]["bias"], strict=True)]
@@ -290,7 +291,7 @@ def test_several_zetas_count_by_their_policies():
     ids=["information", "SafeBayes", "refits"],
 )
 def test_the_unit_of_the_outcomes_does_not_count(calibrate):
-    one, thousand = calibrate(path_of("network")), calibrate(path_of("thousandfold"))
+    one, thousand = calibrate(path_fit("network")), calibrate(path_fit("thousandfold"))
     assert thousand.precision == pytest.approx(one.precision / 1e6, rel=1e-2)  # two fits, float32
     assert thousand.zeta == pytest.approx(1000 * one.zeta)
     assert thousand.eta == pytest.approx(one.eta / 1000, rel=1e-2)
@@ -304,7 +305,7 @@ def test_the_unit_of_the_outcomes_does_not_count(calibrate):
 @pytest.mark.parametrize("freedom", [None, 4])
 def test_the_curve_is_the_coverage_of_intervals_too_wide_or_too_narrow(level, freedom):
     """P(|t| <= q sqrt(choice / eta)), q the quantile of the deviation over its guessed size: nominal at the choice."""
-    fit = path_of("linear")
+    fit = path_fit("linear")
     if freedom is None:
         choice, deviation = information_matching(fit, level=level), scipy.stats.norm
     else:
@@ -321,17 +322,17 @@ def test_the_curve_is_the_coverage_of_intervals_too_wide_or_too_narrow(level, fr
 
 
 def test_what_a_choice_says():
-    choice = information_matching(path_of("one"))
+    choice = information_matching(path_fit("one"))
     assert choice.method == "information_matching"
     assert re.fullmatch(
         r"eta [\d.]+ at zeta 2 by information matching; welfare varies by [\d.]+ over samples of this size", str(choice)
     )
     assert repr(choice) == str(choice)
-    assert "varies" not in str(safe_bayes(path_of("one")))
+    assert "varies" not in str(safe_bayes(path_fit("one")))
 
 
 def test_what_information_matching_refuses(monkeypatch):
-    fit = path_of("linear")
+    fit = path_fit("linear")
     for level in (0.0, 1.0, -0.5, float("nan")):
         with pytest.raises(ValueError, match="level must be between 0 and 1"):
             information_matching(fit, level=level)
@@ -347,7 +348,7 @@ def test_what_information_matching_refuses(monkeypatch):
 
 
 def test_blocks_of_rows_make_no_difference(monkeypatch):
-    fit = path_of("softmax")
+    fit = path_fit("softmax")
     one = information_matching(fit)
     monkeypatch.setattr("gbpl.posterior.curvature.BLOCK", 50)
     monkeypatch.setattr("gbpl.posterior.curvature.STEP", 7)
@@ -358,7 +359,7 @@ def test_blocks_of_rows_make_no_difference(monkeypatch):
 
 
 def test_a_fit_that_answers_to_nothing_is_refused():
-    fit = path_of("linear")
+    fit = path_fit("linear")
     flat = replace(fit, params=jax.tree.map(np.zeros_like, fit.params))  # uniform policies, outcomes all alike
     for calibrate in (information_matching, lambda fit: refit_matching(fit, refits=Refits(0.1, 0.0, 3, 4))):
         with pytest.raises(PosteriorError, match="does not depend on its data"):
@@ -372,17 +373,17 @@ def test_a_fit_that_answers_to_nothing_is_refused():
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_refit_matching_divides_by_the_refits_variance(level):
-    fit = path_of("network")
+    fit = path_fit("network")
     unit, _ = variances(fit)
-    found = Refits(variance=0.02, bias=0.3, freedom=6, count=8)
+    refits = Refits(variance=0.02, bias=0.3, freedom=6, count=8)
     rough = (scipy.stats.norm.ppf(0.5 + level / 2) / scipy.stats.t.ppf(0.5 + level / 2, 6)) ** 2
     assert rough < 1
-    choice = refit_matching(fit, refits=found, level=level)
+    choice = refit_matching(fit, refits=refits, level=level)
     assert choice.precision == pytest.approx(unit / 0.02 * rough / fit.scale**2, rel=1e-3)
     assert choice.spread == pytest.approx(np.sqrt(0.02) * fit.scale)
     assert choice.refits == 8
     assert choice.method == "refit_matching"
-    biased = refit_matching(fit, refits=found, level=level, bias=True)
+    biased = refit_matching(fit, refits=refits, level=level, bias=True)
     assert biased.precision == pytest.approx(choice.precision * 0.02 / (0.02 + 0.3**2))
     assert biased.eta < choice.eta
 
@@ -393,7 +394,7 @@ def refit_by_hand(fit, stack):
 
     def worth(params, number):
         scores, _ = scores_and_slope(replace(fit, params=params), number, fit.x)
-        return np.mean(np.sum(policy_of(fit, scores) * outcomes, axis=1))
+        return np.mean(np.sum(policy_of_scores(fit, scores) * outcomes, axis=1))
 
     entries = [member.entry for member in fit.members]
     size = {entry: fit.policy_weights[i] / fit.shares[i] for i, entry in enumerate(entries)}
@@ -415,24 +416,17 @@ def refit_by_hand(fit, stack):
 
 @pytest.mark.parametrize("name", ["network", "softmax"])
 def test_refits_restated(name, monkeypatch):
-    fit, stacks = path_of(name), []
-    real = gbpl.path.path.fit_stack
-
-    def watched(*given, **options):
-        assert options["config"] is SHORT
-        stacks.append(real(*given, **options))
-        return stacks[-1]
-
-    monkeypatch.setattr("gbpl.path.path.fit_stack", watched)
-    found = refit(fit, refits=12, seed=3)
-    (stack,) = stacks
-    assert len(stack.members) == found.count == 12
+    fit, stacks = path_fit(name), record_calls(monkeypatch, "fit_stack", gbpl.path.path)
+    summary = refit(fit, refits=12, seed=3)
+    ((_, options, stack),) = stacks
+    assert options["config"] is SHORT
+    assert len(stack.members) == summary.count == 12
     refits, members, bias, freedom = refit_by_hand(fit, stack)
-    assert found.freedom == freedom
-    assert found.bias == pytest.approx(bias, rel=1e-2)
+    assert summary.freedom == freedom
+    assert summary.bias == pytest.approx(bias, rel=1e-2)
     expected = refits - (1 - np.sum(fit.shares**2)) * members
     assert expected > 0.25 * refits, "the floor is another test's"
-    assert found.variance == pytest.approx(expected, rel=1e-3)
+    assert summary.variance == pytest.approx(expected, rel=1e-3)
 
     # Exponential weights on the member's own rows, a seed of its own, and everything else as it was.
     originals = {(member.entry, member.fold): member for member in fit.members}
@@ -446,7 +440,7 @@ def test_refits_restated(name, monkeypatch):
 
 
 def test_refits_follow_their_seed_and_default_to_as_many_as_the_members():
-    fit = path_of("softmax")
+    fit = path_fit("softmax")
     one, same, other = (refit_matching(fit, refits=4, seed=seed) for seed in (0, 0, 1))
     assert one.precision == same.precision
     assert one.precision != other.precision
@@ -457,13 +451,13 @@ def test_refits_follow_their_seed_and_default_to_as_many_as_the_members():
 
 def test_a_committee_varies_at_least_a_quarter_as_much_as_its_refits(monkeypatch):
     """Where the members' own spread says less than nothing is left."""
-    fit = path_of("softmax")
+    fit = path_fit("softmax")
     values = iter([np.array([0.0, 10.0]), np.array([1.0, 2.0, 3.0, 4.0])])
     monkeypatch.setattr("gbpl.posterior.refits._welfares", lambda *given: next(values))
-    found = refit(fit, refits=4)
-    assert found.variance == pytest.approx(0.25 * np.var([1, 2, 3, 4], ddof=1))
-    assert found.bias == pytest.approx(np.mean([1, 2, 3 - 10, 4 - 10]))
-    assert found.freedom == 3
+    refits = refit(fit, refits=4)
+    assert refits.variance == pytest.approx(0.25 * np.var([1, 2, 3, 4], ddof=1))
+    assert refits.bias == pytest.approx(np.mean([1, 2, 3 - 10, 4 - 10]))
+    assert refits.freedom == 3
 
 
 @pytest.mark.parametrize("count", [2, 3, 7, 10, 25])
@@ -489,15 +483,15 @@ def test_variance_within_groups():
 @pytest.mark.parametrize("refits", [1, 0, -3])
 def test_too_few_refits_are_refused(refits):
     with pytest.raises(ValueError, match=f"refits must be >= 2, got {refits}"):
-        refit_matching(path_of("linear"), refits=refits)
+        refit_matching(path_fit("linear"), refits=refits)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_refits_of_one_network():
     """Without a committee the refits' variance is the fit's."""
-    found = refit(path_of("one"), refits=4)
-    assert found.freedom == 3
-    assert found.variance > 0
+    refits = refit(path_fit("one"), refits=4)
+    assert refits.freedom == 3
+    assert refits.variance > 0
 
 
 # -- SafeBayes
@@ -535,7 +529,7 @@ def sequential_loss(fit, number, precisions):
 
 @pytest.mark.parametrize("name", ["linear", "network", "softmax", "logged"])
 def test_safe_bayes_restated(name):
-    policy, fit = fitted(name), path_of(name)
+    policy, fit = fitted(name), path_fit(name)
     grid = np.array([0.1, 1.0, 5.0, 40.0, 2000.0])
     choice = safe_bayes(fit, grid=grid)
     np.testing.assert_allclose(choice.grid, grid)
@@ -554,7 +548,7 @@ def test_safe_bayes_restated(name):
 
 
 def test_the_grid_of_safe_bayes_is_in_units_of_the_outcome_scale():
-    policy, fit = fitted("network"), path_of("network")
+    policy, fit = fitted("network"), path_fit("network")
     choice = safe_bayes(fit)
     np.testing.assert_allclose(choice.grid / policy.zeta_ * fit.scale**2, 2.0 ** np.arange(-8, 6))
     assert choice.eta == pytest.approx(choice.grid[np.argmin(choice.curve)])
@@ -567,7 +561,7 @@ def test_the_grid_of_safe_bayes_is_in_units_of_the_outcome_scale():
 )
 def test_bad_grids_are_refused(grid):
     with pytest.raises(ValueError, match="grid must hold two or more numbers > 0"):
-        safe_bayes(path_of("linear"), grid=grid)
+        safe_bayes(path_fit("linear"), grid=grid)
 
 
 # -- the estimator
@@ -632,13 +626,13 @@ def test_models_without_a_last_layer_keep_the_fit_s_eta():
 
 
 def test_what_calibrate_eta_passes_on():
-    policy, fit = fitted("linear"), path_of("linear")
+    policy, fit = fitted("linear"), path_fit("linear")
     assert policy.calibrate_eta(level=0.5).curve[6] == pytest.approx(0.5)
     assert policy.calibrate_eta(weights="all").eta == information_matching(fit, weights="all").eta
     assert policy.calibrate_eta("safe_bayes", grid=[1.0, 2.0]).eta == safe_bayes(fit, grid=[1.0, 2.0]).eta
-    found = Refits(0.01, 0.1, 3, 4)
-    choice = policy.calibrate_eta("refit_matching", refits=found, bias=True)
-    assert choice.eta == refit_matching(fit, refits=found, bias=True).eta
+    refits = Refits(0.01, 0.1, 3, 4)
+    choice = policy.calibrate_eta("refit_matching", refits=refits, bias=True)
+    assert choice.eta == refit_matching(fit, refits=refits, bias=True).eta
     assert isinstance(choice, EtaChoice)
 
 
@@ -659,7 +653,7 @@ def test_calibrating_needs_a_fit_its_rows_and_a_method():
 @pytest.mark.parametrize("name", ["linear", "softmax"])
 def test_population_welfare_adds_two_uncertainties(name, rule):
     """Mean the value out of fold; variance its standard error squared plus the variance of the posterior's draws."""
-    policy, fit = fitted(name), path_of(name)
+    policy, fit = fitted(name), path_fit(name)
     outcomes = SETTINGS[name][1]
     policies = fit.out_of_fold.astype(float)
     if rule == "deterministic":
@@ -691,7 +685,7 @@ def doubtful(policy, times):
 
 def test_eta_counts_in_the_population_welfare():
     """A hundredth of the precision: the posterior's share of the variance is a hundred times as large."""
-    policy, fit = fitted("linear"), path_of("linear")
+    policy, fit = fitted("linear"), path_fit("linear")
     error = np.var(np.sum(fit.out_of_fold * Y2, axis=1), ddof=1) / N
     shares = []
     for times in (1.0, 0.1, 0.01):
@@ -704,19 +698,19 @@ def test_eta_counts_in_the_population_welfare():
 def test_population_welfare_of_a_log():
     policy = fitted("logged")
     drawn = policy.population_welfare(draws=20_000)
-    rows = np.sum(path_of("logged").out_of_fold * policy.pseudo_outcomes_, axis=1)  # doubly robust
+    rows = np.sum(path_fit("logged").out_of_fold * policy.pseudo_outcomes_, axis=1)  # doubly robust
     error = drawn.sd / np.sqrt(20_000)
     assert drawn.mean == pytest.approx(rows.mean(), abs=5 * error)
     assert drawn.sd > rows.std(ddof=1) / np.sqrt(N)
     weighed = policy.population_welfare(estimator="ipw", draws=20_000)
-    ratio = path_of("logged").out_of_fold[np.arange(N), ACTION] / 0.5
+    ratio = path_fit("logged").out_of_fold[np.arange(N), ACTION] / 0.5
     assert weighed.mean == pytest.approx(np.mean(ratio * Y3[np.arange(N), ACTION]), abs=5 * weighed.sd / 141)
 
 
 def test_population_welfare_uses_a_sample_of_many_rows(monkeypatch):
     monkeypatch.setattr("gbpl.estimators.training.SPREAD_ROWS", 60)
     monkeypatch.setattr("gbpl.estimators.training.DRAWS", 50)
-    policy, fit = fitted("linear"), path_of("linear")
+    policy, fit = fitted("linear"), path_fit("linear")
     rows = np.random.default_rng([4, 2]).permutation(N)[:60]
     error = np.var(np.sum(fit.out_of_fold * Y2, axis=1), ddof=1) / N
     with doubtful(policy, 0.001):  # so that which draws, of which rows, makes a difference

@@ -11,18 +11,13 @@ import jax
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from support.checks import enable_x64
 
+from gbpl import MLP, BaselineGap, Binary, FullVector, Linear, PosteriorError, RandomFeatures, Surrogate
 from gbpl.models.adapters import FunctionModel
-from gbpl.models.networks import MLP, Linear, RandomFeatures
 from gbpl.posterior import laplace
 from gbpl.posterior.laplace import Laplace
-from gbpl.posterior.problem import PosteriorError, Problem, flatten
-from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
-
-try:
-    from jax import enable_x64
-except ImportError:  # where it was before jax 0.8
-    from jax.experimental import enable_x64
+from gbpl.posterior.problem import Problem, flatten
 
 N_FEATURES = 3
 NARROW, WIDE = MLP((4,)), MLP((16, 8), activation="silu")  # fewer and more weights than rows of J~
@@ -63,7 +58,7 @@ def score_jacobian(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
         return tuple(np.asarray(part) for part in jax.jit(lambda w: (scores(w), jax.jacfwd(scores)(w)))(flat))
 
 
-def rows_of(problem: Problem) -> np.ndarray:
+def scaled_jacobian(problem: Problem) -> np.ndarray:
     """J~: sqrt(eta weight zeta) times the score's Jacobian, stacked."""
     scores, jacobian = score_jacobian(problem)
     weights = np.ones(len(problem)) if problem.weights is None else problem.weights.astype(np.float64)
@@ -73,7 +68,7 @@ def rows_of(problem: Problem) -> np.ndarray:
 
 
 def precision_of(problem: Problem) -> np.ndarray:
-    rows = rows_of(problem)
+    rows = scaled_jacobian(problem)
     return rows.T @ rows + np.eye(rows.shape[1]) / problem.prior_sd**2
 
 
@@ -100,7 +95,7 @@ def test_full_is_the_inverse_of_the_gauss_newton_hessian(name: str) -> None:
 def test_dual_form_is_the_explicit_form(name: str) -> None:
     """sd^2 I - sd^4 J~' (I + sd^2 J~ J~')^-1 J~ = (J~' J~ + I / sd^2)^-1, and the draws have this covariance."""
     problem = case(name)
-    rows, sd = rows_of(problem), problem.prior_sd
+    rows, sd = scaled_jacobian(problem), problem.prior_sd
     assert rows.shape[1] > rows.shape[0]
     inner = np.linalg.solve(np.eye(len(rows)) + sd**2 * rows @ rows.T, rows)
     assert_close(sd**2 * np.eye(rows.shape[1]) - sd**4 * rows.T @ inner, np.linalg.inv(precision_of(problem)))
@@ -254,7 +249,7 @@ def test_kron_is_the_product_of_its_factors() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_low_rank_of_all_the_rank_is_full(name: str, iterative: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = case(name)
-    rank = np.linalg.matrix_rank(rows_of(problem))
+    rank = np.linalg.matrix_rank(scaled_jacobian(problem))
     if iterative:
         monkeypatch.setattr(laplace, "SVD_LIMIT", 0)
     for extra in (0, 1_000):
@@ -268,7 +263,7 @@ def test_low_rank_keeps_the_leading_eigenpairs(name: str, iterative: bool, monke
     problem, rank = case(name), 4
     if iterative:
         monkeypatch.setattr(laplace, "SVD_LIMIT", 0)
-    rows = rows_of(problem)
+    rows = scaled_jacobian(problem)
     values, vectors = np.linalg.eigh(rows.T @ rows)
     kept = (vectors[:, -rank:] * values[-rank:]) @ vectors[:, -rank:].T
     expected = np.linalg.inv(kept + np.eye(len(values)) / problem.prior_sd**2)

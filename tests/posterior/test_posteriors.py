@@ -7,18 +7,30 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-from jax import enable_x64
 from sklearn.linear_model import Ridge
+from support.checks import enable_x64, nearest_on_simplex
 
 import gbpl.posterior.bootstrap
-from gbpl import MLP, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, regret, welfare
+from gbpl import (
+    MLP,
+    Binary,
+    Draws,
+    FitConfig,
+    FullVector,
+    GBPLNet,
+    Linear,
+    PerAction,
+    Posterior,
+    PosteriorError,
+    regret,
+    welfare,
+)
 from gbpl.posterior.curvature import BLOCK, STEP, block_rows, gauss_newton, training_blocks
 from gbpl.posterior.exact import Exact
 from gbpl.posterior.gaussian import row_noise
 from gbpl.posterior.last_layer import LastLayer
 from gbpl.posterior.methods import METHODS
-from gbpl.posterior.posterior import Draws, Posterior
-from gbpl.posterior.problem import PosteriorError, Problem
+from gbpl.posterior.problem import Problem
 from gbpl.posterior.variational import Variational
 
 RNG = np.random.default_rng(0)
@@ -163,7 +175,7 @@ def problem_of(model, surrogate, *, n=40, weights=None, eta=1.3, zeta=0.7, prior
     return Problem(model, surrogate, x, target, weights, zeta, eta, prior_sd, params)
 
 
-def by_hand(problem):
+def conjugate_posterior(problem):
     """Mean and covariance of the conjugate Gaussian, restated: precision eta zeta Phi'WPhi + I/sd^2."""
     phi = np.column_stack([problem.x, np.ones(len(problem.x))]).astype(float)
     w = np.ones(len(phi)) if problem.weights is None else problem.weights
@@ -178,7 +190,7 @@ def test_exact_is_the_conjugate_gaussian(surrogate, weighted):
     weights = np.random.default_rng(5).uniform(0.5, 1.5, 40) if weighted else None
     problem = problem_of(Linear(), surrogate, weights=weights)
     exact = Exact(problem)
-    mean, covariance = by_hand(problem)
+    mean, covariance = conjugate_posterior(problem)
     np.testing.assert_allclose(exact.mean.reshape(mean.shape), mean, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(exact.covariance, np.kron(covariance, np.eye(surrogate.n_raw)), rtol=1e-5, atol=1e-9)
     draws = exact.sample(40_000, seed=0)
@@ -522,7 +534,7 @@ def test_joint_draws_have_the_posterior_covariance(name, monkeypatch):
 
 def test_joint_draws_of_the_exact_posterior_have_its_mean_and_covariance():
     problem = replace(problem_of(Linear(), Binary(squash=False), n=TABLE), rows=np.arange(TABLE), seed=7)
-    mean, covariance = by_hand(problem)
+    mean, covariance = conjugate_posterior(problem)
     drawn = last_layers(Exact(problem).joint_sample(4000, seed=0))
     whitened = (drawn - mean[:, 0]) @ np.linalg.cholesky(np.linalg.inv(covariance))
     np.testing.assert_allclose(np.cov(whitened.T), np.eye(3), atol=5 * np.sqrt(2 / 4000))
@@ -630,16 +642,6 @@ def test_answer_is_the_first_order_in_the_last_layer(surrogate):
 # The committee as what a draw is.
 
 
-def simplex(points):
-    """Projection on the simplex by bisection: max(points - c, 0) with c such that it sums to one."""
-    low, high = points.min(axis=-1, keepdims=True) - 1.0, points.max(axis=-1, keepdims=True)
-    for _ in range(60):
-        middle = (low + high) / 2
-        above = np.maximum(points - middle, 0.0).sum(axis=-1, keepdims=True) > 1.0
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    return np.maximum(points - low, 0.0)
-
-
 def rescaled(posterior, **constants):
     """The same members with other constants."""
     parts = [LastLayer(replace(part.problem, **constants)) for part in posterior.parts]
@@ -664,7 +666,7 @@ def test_a_draw_of_the_committee_combines_its_members(count, eta):
         answers = scores + np.einsum("nsp,dp->dns", slope, step)
         policies = np.concatenate([1 - answers, 1 + answers], axis=2) / 2 if count == 2 else answers
         total += multiplier * (policies - 1 / count)
-    policies = simplex(1 / count + total)
+    policies = nearest_on_simplex(1 / count + total)
     assert ((policies == 0).any(axis=2).mean() > 0.1) == (eta < 1), "the wide draws should leave the simplex"
     expected = [welfare(p, MEAN[count]) for p in policies]
     asked = {"of": "committee", "draws": 20, "seed": 5}

@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from support.calls import forbid_calls
 from support.cli import people, read, run, snapshot, tiny_policy, write
 
 import gbpl.runtime.engines
 import gbpl.study.decide_file
-from gbpl import MLP, Binary, FitConfig, GBPLNet, Member
+from gbpl import MLP, Binary, FitConfig, GBPLNet, Member, TableError
 from gbpl.paper.run import Run, reproduce
 from gbpl.posterior.bootstrap import REFITS_PER_TASK, fit_bootstrap
 from gbpl.posterior.problem import Problem
 from gbpl.runtime.engines import RETRIES, WAITING, check_engine, in_chunks, run_tasks, task_needs
 from gbpl.study.decide_file import decide_dataset, decide_file
-from gbpl.tables.frames import TableError
 
 HERE = ("local", "threading", "loky")
 
@@ -246,13 +246,13 @@ def test_decisions_on_ray_with_a_killed_worker(killed: Path, tmp_path: Path, mon
         for folder in tmp_path.glob(".gbpl-*/new"):
             (folder / ".gbpl-left.parquet").touch()  # as a worker leaves it that is killed while it writes
 
-    found = decide_file(policy, data, tmp_path / "parts", keep=["person", "earnings"], engine="ray", progress=told)
+    decided = decide_file(policy, data, tmp_path / "parts", keep=["person", "earnings"], engine="ray", progress=told)
     assert [path.name for path in sorted((tmp_path / "parts").iterdir())] == [
         f"part-{number:05d}.parquet" for number in range(5)
     ]
     assert not list(tmp_path.glob(".gbpl-*"))
     assert pyarrow.parquet.read_table(tmp_path / "parts").equals(read(tmp_path / "whole.parquet"))
-    assert found.to_dict() == expected.to_dict() | {"mean_expected_gain": pytest.approx(expected.gain / 2500)}
+    assert decided.to_dict() == expected.to_dict() | {"mean_expected_gain": pytest.approx(expected.gain / 2500)}
     assert heard[-1] == (2500, 2500)
     assert len(heard) == 5
 
@@ -268,8 +268,8 @@ def test_a_folder_of_files_by_name(cluster: Any, tmp_path: Path, monkeypatch: py
         write(folder / f"{number}.parquet", part)
     (folder / "_metadata.parquet").touch()
     (folder / "notes.txt").touch()
-    found = decide_file(policy, folder, tmp_path / "parts", keep=["person"], engine="ray")
-    assert found.rows == 2500
+    decided = decide_file(policy, folder, tmp_path / "parts", keep=["person"], engine="ray")
+    assert decided.rows == 2500
     written = pyarrow.parquet.read_table(tmp_path / "parts")
     assert written["row"].to_pylist() == list(range(2500))
     assert written["person"].to_pylist() == PEOPLE["person"]
@@ -293,7 +293,7 @@ def test_a_bad_value_is_named_by_its_row_and_leaves_nothing(
 
 def test_refusals_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
-    monkeypatch.setattr(gbpl.study.decide_file, "run_tasks", lambda *_, **__: pytest.fail("work was begun"))
+    forbid_calls(monkeypatch, (gbpl.study.decide_file, "run_tasks"))
     policy, data = tiny_policy(PEOPLE), write(tmp_path / "in.parquet", PEOPLE)
     text, full, mixed = write(tmp_path / "in.csv", PEOPLE), tmp_path / "full", tmp_path / "mixed"
     for folder in (full, mixed, tmp_path / "none"):
@@ -338,10 +338,10 @@ def test_a_dataset_of_ray(cluster: Any, tmp_path: Path) -> None:
     source = data.read_parquet(str(write(tmp_path / "in.parquet", PEOPLE)))
     with pytest.raises(TableError, match=r"the dataset has no column 'persn'; did you mean 'person'\?"):
         decide_dataset(policy, source, keep=["persn"])
-    found = decide_dataset(policy, source, keep=["person"]).to_pandas()
-    order = np.argsort([int(name[1:]) for name in found["person"]])
+    frame = decide_dataset(policy, source, keep=["person"]).to_pandas()
+    order = np.argsort([int(name[1:]) for name in frame["person"]])
     for name, values in policy.decide(PEOPLE).to_dict().items():
         if values.dtype.kind == "f":
-            assert_allclose(found[name].to_numpy()[order], values, atol=1e-5)
+            assert_allclose(frame[name].to_numpy()[order], values, atol=1e-5)
         else:
-            assert_array_equal(found[name].to_numpy()[order], values)
+            assert_array_equal(frame[name].to_numpy()[order], values)

@@ -10,21 +10,14 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.linear_model import LinearRegression
+from support.calls import forbid_calls
+from support.policies import small_study_net
 
 import gbpl
-from gbpl import MLP, CrossFit, FitConfig, GBPLNet, LoggedFeedback, PerAction
+from gbpl import CrossFit, LoggedFeedback, PerAction, TableError
 from gbpl.study.compare import roles_of
-from gbpl.tables.frames import TableError
 
 N = 180
-
-
-def estimator(seed: int = 0) -> GBPLNet:
-    return GBPLNet(
-        model=MLP(hidden=(8,)), zeta=[1.0, 0.1], committee=3, nuisance_folds=2, correction=1.0,
-        outcome_model=PerAction(LinearRegression()), fit_config=FitConfig(max_epochs=5, learning_rate=0.03),
-        random_state=seed, device="cpu",
-    )  # fmt: skip
 
 
 def rows(seed: int, n: int = N) -> pd.DataFrame:
@@ -46,12 +39,12 @@ NEW = rows(77, 400)
 
 @pytest.fixture(scope="module")
 def policy():
-    return gbpl.learn(rows(1), **ROLES, cost=COST, estimator=estimator()).policy
+    return gbpl.learn(rows(1), **ROLES, cost=COST, estimator=small_study_net()).policy
 
 
 @pytest.fixture(scope="module")
 def other():
-    return gbpl.learn(rows(2), **ROLES, cost=COST, capacity={1: 0.3}, estimator=estimator(5)).policy
+    return gbpl.learn(rows(2), **ROLES, cost=COST, capacity={1: 0.3}, estimator=small_study_net(random_state=5)).policy
 
 
 @pytest.fixture(autouse=True)
@@ -64,61 +57,61 @@ def crossed() -> CrossFit:
     return CrossFit(outcome_model=PerAction(LinearRegression()))
 
 
-def log_of(policy, raw, **changed) -> LoggedFeedback:
+def log_for(policy, raw, **changed) -> LoggedFeedback:
     given = {"propensity": 0.5, "cost": COST, "actions": [0, 1]} | changed
     return LoggedFeedback.of(policy.encoder.apply(raw)[0], raw["y"], raw["arm"], **given)
 
 
 @pytest.mark.parametrize("name", ["dr", "ipw", "snipw", "dm"])
 def test_evaluation_is_policy_value_by_hand(policy, name):
-    found = gbpl.evaluate_policy(policy, NEW, estimator=name)
-    log = log_of(policy, NEW)
+    evaluation = gbpl.evaluate_policy(policy, NEW, estimator=name)
+    log = log_for(policy, NEW)
     decided = policy.decide(NEW).action
     assert 0.1 < np.mean(decided == 1) < 0.95, "one action for all would prove little"
     mine = gbpl.policy_value(decided, log, estimator=name, nuisances=crossed())
-    assert_allclose([found.value.estimate, found.value.se], [mine.estimate, mine.se])
-    assert [part[0] for part in found.alternatives] == ["everybody gets 0", "everybody gets 1", "as logged"]
-    for (_, value, gain), baseline in zip(found.alternatives, [0, 1, "logging"], strict=True):
+    assert_allclose([evaluation.value.estimate, evaluation.value.se], [mine.estimate, mine.se])
+    assert [part[0] for part in evaluation.alternatives] == ["everybody gets 0", "everybody gets 1", "as logged"]
+    for (_, value, gain), baseline in zip(evaluation.alternatives, [0, 1, "logging"], strict=True):
         by_hand = gbpl.policy_value(decided, log, estimator=name, baseline=baseline, nuisances=crossed())
         assert_allclose([gain.estimate, gain.se], [by_hand.estimate, by_hand.se])
         assert_allclose(value.estimate, mine.estimate - by_hand.estimate)
-    assert_allclose(found.alternatives[2][1].estimate, np.mean(NEW["y"] - 0.3 * NEW["arm"]))
-    assert_allclose(found.shares, [np.mean(decided == 0), np.mean(decided == 1)])
-    assert found.rows == len(NEW)
-    assert found.overlap is not None
+    assert_allclose(evaluation.alternatives[2][1].estimate, np.mean(NEW["y"] - 0.3 * NEW["arm"]))
+    assert_allclose(evaluation.shares, [np.mean(decided == 0), np.mean(decided == 1)])
+    assert evaluation.rows == len(NEW)
+    assert evaluation.overlap is not None
 
 
 def test_inverse_propensity_values_are_the_formula(policy):
-    found = gbpl.evaluate_policy(policy, NEW, estimator="ipw").value
+    value = gbpl.evaluate_policy(policy, NEW, estimator="ipw").value
     decided, arm = policy.decide(NEW).action, NEW["arm"].to_numpy()
     terms = (decided == arm) * NEW["y"].to_numpy() / 0.5 - 0.3 * (decided == 1)
-    assert_allclose([found.estimate, found.se], [terms.mean(), terms.std(ddof=1) / np.sqrt(len(NEW))])
+    assert_allclose([value.estimate, value.se], [terms.mean(), terms.std(ddof=1) / np.sqrt(len(NEW))])
 
 
 def test_full_feedback_is_the_mean_of_the_outcomes_of_what_is_decided(policy):
-    found = gbpl.evaluate_policy(policy, NEW, outcomes=["y0", "y1"])
+    evaluation = gbpl.evaluate_policy(policy, NEW, outcomes=["y0", "y1"])
     decided = policy.decide(NEW).action
     net = NEW[["y0", "y1"]].to_numpy() - [0.0, 0.3]
     mine = net[np.arange(len(NEW)), decided]
-    assert_allclose([found.value.estimate, found.value.se], [mine.mean(), mine.std(ddof=1) / 20.0])
+    assert_allclose([evaluation.value.estimate, evaluation.value.se], [mine.mean(), mine.std(ddof=1) / 20.0])
     gain = mine - net[:, 1]
-    assert_allclose(found.alternatives[1][2].estimate, gain.mean())
-    assert_allclose(found.alternatives[1][2].se, gain.std(ddof=1) / 20.0)
-    assert len(found.alternatives) == 2
-    assert found.overlap is None
-    json.dumps(found.to_dict(), allow_nan=False)
+    assert_allclose(evaluation.alternatives[1][2].estimate, gain.mean())
+    assert_allclose(evaluation.alternatives[1][2].se, gain.std(ddof=1) / 20.0)
+    assert len(evaluation.alternatives) == 2
+    assert evaluation.overlap is None
+    json.dumps(evaluation.to_dict(), allow_nan=False)
 
 
 def test_a_policy_of_full_feedback_reads_its_columns_by_name():
-    study = gbpl.learn(rows(1), outcomes=["y0", "y1"], features=FEATURES, estimator=estimator())
+    study = gbpl.learn(rows(1), outcomes=["y0", "y1"], features=FEATURES, estimator=small_study_net())
     straight = gbpl.evaluate_policy(study.policy, NEW)
     turned = gbpl.evaluate_policy(study.policy, NEW, outcomes=["y1", "y0"])
     assert_allclose(straight.value.estimate, turned.value.estimate)
     assert straight.actions == ["y0", "y1"]
     named = NEW.assign(arm=np.where(NEW["arm"] == 1, "Y1", "Y0"))
-    found = gbpl.evaluate_policy(study.policy, named, outcome="y", action="arm", propensity={"y0": 0.5, "Y1": 0.5})
-    assert found.actions == ["y0", "y1"]
-    assert found.rows == len(NEW)
+    evaluation = gbpl.evaluate_policy(study.policy, named, outcome="y", action="arm", propensity={"y0": 0.5, "Y1": 0.5})
+    assert evaluation.actions == ["y0", "y1"]
+    assert evaluation.rows == len(NEW)
 
 
 def test_costs_are_those_of_the_fit_unless_others_are_given(policy):
@@ -135,52 +128,52 @@ def test_costs_are_those_of_the_fit_unless_others_are_given(policy):
 def test_labels_may_be_written_as_text_and_rows_may_lack_outcomes(policy):
     expected = gbpl.evaluate_policy(policy, NEW, estimator="ipw")
     more = pd.concat([NEW.assign(arm=NEW["arm"].astype(str)), rows(3, 5).assign(y=np.nan, arm="0")])
-    found = gbpl.evaluate_policy(policy, more, estimator="ipw")
-    assert_allclose(found.value.estimate, expected.value.estimate)
-    assert found.rows == 400
-    assert found.notes == ["5 rows without an outcome (y) left out"]
+    evaluation = gbpl.evaluate_policy(policy, more, estimator="ipw")
+    assert_allclose(evaluation.value.estimate, expected.value.estimate)
+    assert evaluation.rows == 400
+    assert evaluation.notes == ["5 rows without an outcome (y) left out"]
     assert_allclose(gbpl.evaluate_policy(policy, pl.from_pandas(NEW), estimator="ipw").value.se, expected.value.se)
 
 
 def test_a_loaded_policy_judges_the_same(policy, tmp_path):
     policy.save(tmp_path / "p")
-    found = gbpl.evaluate_policy(gbpl.load(tmp_path / "p"), NEW, estimator="snipw")
-    assert_allclose(found.value.influence, gbpl.evaluate_policy(policy, NEW, estimator="snipw").value.influence)
+    evaluation = gbpl.evaluate_policy(gbpl.load(tmp_path / "p"), NEW, estimator="snipw")
+    assert_allclose(evaluation.value.influence, gbpl.evaluate_policy(policy, NEW, estimator="snipw").value.influence)
 
 
 def test_weights_and_groups_of_the_fit_are_read_again():
     raw = rows(1).assign(w=np.random.default_rng(0).uniform(1, 2, N), home=np.arange(N) // 3)
-    made = gbpl.learn(raw, **ROLES, weight="w", group="home", estimator=estimator()).policy
+    made = gbpl.learn(raw, **ROLES, weight="w", group="home", estimator=small_study_net()).policy
     new = NEW.assign(w=np.r_[np.zeros(40), np.random.default_rng(1).uniform(1, 2, 360)], home=np.arange(400) // 4)
-    found = gbpl.evaluate_policy(made, new, estimator="ipw")
+    evaluation = gbpl.evaluate_policy(made, new, estimator="ipw")
     used = new.iloc[40:]
     decided = made.decide(used).action
     terms = (decided == used["arm"]) * used["y"] / 0.5
     weight = used["w"] / used["w"].sum()
-    assert_allclose(found.value.estimate, weight @ terms)
+    assert_allclose(evaluation.value.estimate, weight @ terms)
     grouped = (weight * (terms - weight @ terms)).groupby(used["home"]).sum()
-    assert_allclose(found.value.se, np.sqrt(np.sum(grouped**2) * 90 / 89))
-    assert found.rows == 360
+    assert_allclose(evaluation.value.se, np.sqrt(np.sum(grouped**2) * 90 / 89))
+    assert evaluation.rows == 360
     with pytest.raises(TableError, match="no column 'w'"):
         gbpl.evaluate_policy(made, NEW)
 
 
 def test_estimated_propensities_are_told(policy):
-    made = gbpl.learn(rows(1), **ROLES | {"propensity": None}, estimator=estimator()).policy
-    found = gbpl.evaluate_policy(made, NEW, estimator="ipw")
-    assert len(found.notes) == 1
-    assert "estimated" in found.notes[0]
+    made = gbpl.learn(rows(1), **ROLES | {"propensity": None}, estimator=small_study_net()).policy
+    evaluation = gbpl.evaluate_policy(made, NEW, estimator="ipw")
+    assert len(evaluation.notes) == 1
+    assert "estimated" in evaluation.notes[0]
     assert gbpl.evaluate_policy(made, NEW, estimator="ipw", propensity=0.5).notes == []
 
 
 def test_evaluations_are_plain_json(policy):
-    told = gbpl.evaluate_policy(policy, NEW).to_dict(level=0.8)
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    gain = told["alternatives"][0]["gain"]
+    evaluation = gbpl.evaluate_policy(policy, NEW).to_dict(level=0.8)
+    assert json.loads(json.dumps(evaluation, allow_nan=False)) == evaluation
+    gain = evaluation["alternatives"][0]["gain"]
     assert gain["low"] < gain["estimate"] < gain["high"]
     assert 0.0 <= gain["chance"] <= 1.0
-    assert told["shares"].keys() == {"0", "1"}
-    assert set(told["overlap"]) == {"weak", "reasons"}
+    assert evaluation["shares"].keys() == {"0", "1"}
+    assert set(evaluation["overlap"]) == {"weak", "reasons"}
 
 
 # -- two policies ---------------------------------------------------------------------------------------------------
@@ -188,44 +181,43 @@ def test_evaluations_are_plain_json(policy):
 
 @pytest.mark.parametrize("name", ["dr", "ipw", "snipw"])
 def test_the_difference_has_the_error_of_pairs(policy, other, name):
-    found = gbpl.compare_policies(policy, other, NEW, estimator=name)
-    log = log_of(policy, NEW)
+    comparison = gbpl.compare_policies(policy, other, NEW, estimator=name)
+    log = log_for(policy, NEW)
     mine, yours = policy.decide(NEW).action, other.decide(NEW).action
     assert 0.05 < np.mean(mine != yours) < 0.95
     by_hand = gbpl.policy_value(mine, log, estimator=name, baseline=yours, nuisances=crossed())
-    assert_allclose([found.difference.estimate, found.difference.se], [by_hand.estimate, by_hand.se])
-    for value, chosen in ((found.first, mine), (found.second, yours)):
+    assert_allclose([comparison.difference.estimate, comparison.difference.se], [by_hand.estimate, by_hand.se])
+    for value, chosen in ((comparison.first, mine), (comparison.second, yours)):
         alone = gbpl.policy_value(chosen, log, estimator=name, nuisances=crossed())
         assert_allclose([value.estimate, value.se], [alone.estimate, alone.se])
-    assert found.difference.se < np.hypot(found.first.se, found.second.se), "rows in common cost nothing"
-    assert_allclose(found.differ, np.mean(mine != yours))
-    assert (found.rows, found.notes) == (400, [])
-    told = found.to_dict()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    assert comparison.difference.se < np.hypot(comparison.first.se, comparison.second.se), "rows in common cost nothing"
+    assert_allclose(comparison.differ, np.mean(mine != yours))
+    assert (comparison.rows, comparison.notes) == (400, [])
+    as_dict = comparison.to_dict()
+    assert json.loads(json.dumps(as_dict, allow_nan=False)) == as_dict
 
 
 def test_a_policy_does_not_differ_from_itself(policy):
-    found = gbpl.compare_policies(policy, policy, NEW, estimator="ipw")
-    assert (found.difference.estimate, found.difference.se, found.differ) == (0.0, 0.0, 0.0)
+    comparison = gbpl.compare_policies(policy, policy, NEW, estimator="ipw")
+    assert (comparison.difference.estimate, comparison.difference.se, comparison.differ) == (0.0, 0.0, 0.0)
 
 
 def test_policies_of_other_columns_are_compared_each_by_its_own(policy):
-    narrow = gbpl.learn(rows(2), **ROLES | {"features": ["a", "sex", "b", "c"]}, estimator=estimator(1)).policy
-    found = gbpl.compare_policies(policy, narrow, NEW, outcomes=["y0", "y1"])
+    narrow = gbpl.learn(
+        rows(2), **ROLES | {"features": ["a", "sex", "b", "c"]}, estimator=small_study_net(random_state=1)
+    ).policy
+    comparison = gbpl.compare_policies(policy, narrow, NEW, outcomes=["y0", "y1"])
     decided = narrow.decide(NEW).action
     net = NEW[["y0", "y1"]].to_numpy() - [0.0, 0.3]
-    assert_allclose(found.second.estimate, net[np.arange(400), decided].mean())
+    assert_allclose(comparison.second.estimate, net[np.arange(400), decided].mean())
 
 
 # -- refusals -------------------------------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_judged_is_refused(policy, other, monkeypatch):
-    def fail(*given):
-        pytest.fail("estimated, though the table cannot be used")
-
-    monkeypatch.setattr("gbpl.nuisance.cross_fit.CrossFit.run", fail)
-    bare = gbpl.learn(rows(1), outcomes=["y0", "y1"], features=FEATURES, estimator=estimator()).policy
+    forbid_calls(monkeypatch, (CrossFit, "run"))
+    bare = gbpl.learn(rows(1), outcomes=["y0", "y1"], features=FEATURES, estimator=small_study_net()).policy
     cases = [
         (lambda: gbpl.evaluate_policy(policy, NEW, estimator="magic"), "estimator must be one of"),
         (lambda: gbpl.evaluate_policy(policy, NEW.drop(columns="y")), "the table has no column 'y'"),
@@ -241,7 +233,7 @@ def test_what_cannot_be_judged_is_refused(policy, other, monkeypatch):
     for call, message in cases:
         with pytest.raises(ValueError, match=message):
             call()
-    arrays = estimator().fit(rows(1)[["a", "b", "c"]], rows(1)[["y0", "y1"]]).frozen(draws=0)
+    arrays = small_study_net().fit(rows(1)[["a", "b", "c"]], rows(1)[["y0", "y1"]]).frozen(draws=0)
     with pytest.raises(TableError, match="reads arrays, not tables"):
         gbpl.evaluate_policy(arrays, NEW, outcome="y", action="arm")
     with pytest.raises(TableError, match="outcome is not named"):

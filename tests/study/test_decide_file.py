@@ -17,8 +17,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from support.cli import SUFFIXES, changed, people, read, snapshot, tiny_policy, write
 
 import gbpl.study.decide_file
+from gbpl import TableError
 from gbpl.study.decide_file import Decided, decide_file
-from gbpl.tables.frames import TableError
 
 ROWS = 2500
 TRIAL = people(ROWS)
@@ -30,7 +30,7 @@ MADE = ("action", "probability of none", "probability of treat", "disagreement",
 @pytest.mark.parametrize("target", SUFFIXES)
 def test_the_same_numbers_as_deciding_the_whole_table(source: str, target: str, tmp_path: Path) -> None:
     data, out = write(tmp_path / f"in{source}", TRIAL), tmp_path / f"out{target}"
-    found = decide_file(POLICY, data, out, keep=["person"])
+    decided = decide_file(POLICY, data, out, keep=["person"])
     expected = POLICY.decide(TRIAL)
     assert len(set(expected.action.tolist())) == 2, "one action for all would prove nothing"
     written = read(out)
@@ -42,10 +42,10 @@ def test_the_same_numbers_as_deciding_the_whole_table(source: str, target: str, 
             assert_allclose(written[name].to_numpy(), values, rtol=1e-12)
         else:
             assert_array_equal(written[name].to_numpy(zero_copy_only=False), values)
-    assert found.rows == ROWS
-    assert found.taken == {label: int(np.sum(expected.action == label)) for label in ("none", "treat")}
-    assert found.deferred == int(expected.deferred.sum()) > 0
-    assert found.gain == pytest.approx(expected.expected_gain.sum())
+    assert decided.rows == ROWS
+    assert decided.taken == {label: int(np.sum(expected.action == label)) for label in ("none", "treat")}
+    assert decided.deferred == int(expected.deferred.sum()) > 0
+    assert decided.gain == pytest.approx(expected.expected_gain.sum())
 
 
 @pytest.mark.parametrize("source", SUFFIXES)
@@ -60,19 +60,19 @@ def test_where_batches_end_does_not_matter(
     whole = decide_file(POLICY, data, tmp_path / "whole.csv", keep=["person"])
     monkeypatch.setattr(gbpl.study.decide_file, "ROWS", rows)
     parts = decide_file(POLICY, data, tmp_path / "parts.csv", keep=["person"])
-    expected, found = read(tmp_path / "whole.csv"), read(tmp_path / "parts.csv")
+    expected, decided = read(tmp_path / "whole.csv"), read(tmp_path / "parts.csv")
     # Products of single precision end in other digits where a block has another shape.
-    assert_allclose(found["expected gain"].to_numpy(), expected["expected gain"].to_numpy(), atol=1e-5)
-    assert found.drop_columns("expected gain").equals(expected.drop_columns("expected gain"))
+    assert_allclose(decided["expected gain"].to_numpy(), expected["expected gain"].to_numpy(), atol=1e-5)
+    assert decided.drop_columns("expected gain").equals(expected.drop_columns("expected gain"))
     assert parts.to_dict() == whole.to_dict() | {"mean_expected_gain": pytest.approx(whole.gain / ROWS)}
     assert parts.counts == {"missing age": 3, "new level of sex": 5}
 
 
 def test_counts_as_json() -> None:
     assert Decided().to_dict()["mean_expected_gain"] is None
-    found = Decided(rows=4, deferred=1, gain=2.0)
-    found.taken.update(["a", "a", "b", "b"])
-    assert found.to_dict() == {
+    decided = Decided(rows=4, deferred=1, gain=2.0)
+    decided.taken.update(["a", "a", "b", "b"])
+    assert decided.to_dict() == {
         "rows": 4, "actions": {"a": 2, "b": 2}, "deferred": 1, "mean_expected_gain": 0.5, "filled_in": {},
     }  # fmt: skip
 
@@ -116,30 +116,30 @@ def test_kept_columns_of_any_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
 def test_defer(level: float, tmp_path: Path) -> None:
     data = write(tmp_path / "in.parquet", TRIAL)
-    found = decide_file(POLICY, data, tmp_path / "out.parquet", defer=level)
-    assert found.deferred == int((POLICY.decide(TRIAL).disagreement > level).sum())
-    assert sum(read(tmp_path / "out.parquet")["deferred"].to_pylist()) == found.deferred
+    decided = decide_file(POLICY, data, tmp_path / "out.parquet", defer=level)
+    assert decided.deferred == int((POLICY.decide(TRIAL).disagreement > level).sum())
+    assert sum(read(tmp_path / "out.parquet")["deferred"].to_pylist()) == decided.deferred
 
 
 def test_a_policy_without_draws_defers_nothing(tmp_path: Path) -> None:
     data = write(tmp_path / "in.csv", TRIAL)
-    found = decide_file(tiny_policy(TRIAL, draws=0), data, tmp_path / "out.csv")
-    assert found.to_dict()["deferred"] is None
+    decided = decide_file(tiny_policy(TRIAL, draws=0), data, tmp_path / "out.csv")
+    assert decided.to_dict()["deferred"] is None
     assert read(tmp_path / "out.csv").column_names == ["row", "action", "expected gain"]
 
 
 def test_prices_of_a_capacity_hold_row_by_row(tmp_path: Path) -> None:
     policy = tiny_policy(TRIAL, prices=(0.0, 0.4))
     data = write(tmp_path / "in.csv", TRIAL)
-    found = decide_file(policy, data, tmp_path / "out.csv")
-    assert 0 < found.taken["treat"] == int(np.sum(policy.decide(TRIAL).action == "treat"))
-    assert found.taken["treat"] < decide_file(POLICY, data, tmp_path / "out.csv").taken["treat"]
+    decided = decide_file(policy, data, tmp_path / "out.csv")
+    assert 0 < decided.taken["treat"] == int(np.sum(policy.decide(TRIAL).action == "treat"))
+    assert decided.taken["treat"] < decide_file(POLICY, data, tmp_path / "out.csv").taken["treat"]
 
 
 def test_numbers_as_labels(tmp_path: Path) -> None:
     policy = tiny_policy(TRIAL, actions=(0, 1))
-    found = decide_file(policy, write(tmp_path / "in.csv", TRIAL), tmp_path / "out.csv")
-    assert set(found.taken) == {0, 1}
+    decided = decide_file(policy, write(tmp_path / "in.csv", TRIAL), tmp_path / "out.csv")
+    assert set(decided.taken) == {0, 1}
     assert set(read(tmp_path / "out.csv")["action"].to_pylist()) == {0, 1}
 
 

@@ -11,16 +11,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.linear_model import LinearRegression
+from support.policies import small_study_net
 
 import gbpl
-from gbpl import MLP, FitConfig, GBPLNet, Linear, PerAction
-from gbpl.certificates.certificate import Certificate
+from gbpl import Certificate, Encoder, GBPLNet, Linear
 from gbpl.runtime.warn import collected
 from gbpl.study.numbers import LEVELS, StudyNumbers
 from gbpl.study.study import _prices
 from gbpl.study.summary import PROBABILITIES
-from gbpl.tables.encoder import Encoder
 
 N = 240
 KEYS = [
@@ -28,15 +26,6 @@ KEYS = [
     "tree", "disagreement", "review", "overlap", "zeta_path", "calibration", "certificate", "settings", "versions",
     "seconds",
 ]  # fmt: skip
-
-
-def estimator(model=None, **settings) -> GBPLNet:
-    """Small and quick; the outcome model is linear so that little has to be compiled."""
-    return GBPLNet(
-        model=MLP(hidden=(8,)) if model is None else model, zeta=[1.0, 0.1], committee=3, nuisance_folds=2,
-        correction=1.0, outcome_model=PerAction(LinearRegression()),
-        fit_config=FitConfig(max_epochs=5, learning_rate=0.03), random_state=4, device="cpu", **settings,
-    )  # fmt: skip
 
 
 def frame(seed: int = 0, actions=("control", "mail"), lost: int = 0) -> pd.DataFrame:
@@ -66,11 +55,11 @@ COST = {"mail": 0.25}
 
 @pytest.fixture(scope="module")
 def study():
-    return gbpl.learn(frame(lost=11), **ROLES, cost=COST, defer=0.6, estimator=estimator(), source="jtpa.csv")
+    return gbpl.learn(frame(lost=11), **ROLES, cost=COST, defer=0.6, estimator=small_study_net(), source="jtpa.csv")
 
 
 @pytest.fixture(scope="module")
-def table(study):
+def own_choices(study):
     """Decisions out of fold, from the estimator's own deviations; a one for the action."""
     deviation = study.fitted._training.fit.deviation
     return np.eye(2)[(deviation[:, 1] >= deviation[:, 0]).astype(int)]
@@ -80,7 +69,7 @@ def se(values):
     return np.std(values, ddof=1) / np.sqrt(len(values))
 
 
-def by_hand(raw: pd.DataFrame, fresh: GBPLNet, encoder: Encoder, **given) -> GBPLNet:
+def fitted_by_hand(raw: pd.DataFrame, fresh: GBPLNet, encoder: Encoder, **given) -> GBPLNet:
     known = raw["earnings"].notna().to_numpy()
     x = encoder.apply(raw)[0][known]
     fresh.set_params(actions=["control", "mail"])
@@ -94,7 +83,7 @@ def test_a_study_is_the_estimator_on_the_encoded_columns(study):
     raw = frame(lost=11)
     encoder = study.policy.encoder
     assert encoder.names == ["age", "age is missing", "sex=m", "vip", "noise"]
-    mine = by_hand(raw, estimator(), encoder, propensity=0.5, cost=COST)
+    mine = fitted_by_hand(raw, small_study_net(), encoder, propensity=0.5, cost=COST)
     x = encoder.apply(raw)[0]
     assert_array_equal(study.fitted.predict_proba(x), mine.predict_proba(x))
     assert_array_equal(study.fitted.pseudo_outcomes_, mine.pseudo_outcomes_)
@@ -102,22 +91,22 @@ def test_a_study_is_the_estimator_on_the_encoded_columns(study):
     assert mine.predict_proba(x).std() > 0.02, "a constant policy would prove nothing"
 
 
-def test_welfare_and_gains_are_means_of_doubly_robust_scores(study, table):
-    told, scores = study.summary, study.fitted.pseudo_outcomes_
+def test_welfare_and_gains_are_means_of_doubly_robust_scores(study, own_choices):
+    summary, scores = study.summary, study.fitted.pseudo_outcomes_
     raw = frame(lost=11).dropna(subset=["earnings"])
-    mine = np.sum(table * scores, axis=1)
-    assert_allclose(told["welfare"]["estimate"], mine.mean())
-    assert_allclose(told["welfare"]["se"], se(mine))
-    assert told["welfare"]["net_of_cost"] is True
+    mine = np.sum(own_choices * scores, axis=1)
+    assert_allclose(summary["welfare"]["estimate"], mine.mean())
+    assert_allclose(summary["welfare"]["se"], se(mine))
+    assert summary["welfare"]["net_of_cost"] is True
     logged = raw["earnings"].to_numpy() - 0.25 * (raw["arm"] == "mail").to_numpy()
-    for item, other in zip(told["alternatives"], [scores[:, 0], scores[:, 1], logged], strict=True):
+    for item, other in zip(summary["alternatives"], [scores[:, 0], scores[:, 1], logged], strict=True):
         assert_allclose([item["value"], item["se"]], [other.mean(), se(other)])
         assert_allclose([item["gain"], item["gain_se"]], [(mine - other).mean(), se(mine - other)])
-    labels = [item["label"] for item in told["alternatives"]]
+    labels = [item["label"] for item in summary["alternatives"]]
     assert labels == ["everybody gets control", "everybody gets mail", "as logged"]
-    assert [item["action"] for item in told["alternatives"]] == [0, 1, None]
+    assert [item["action"] for item in summary["alternatives"]] == [0, 1, None]
     best = int(np.argmax(scores.mean(axis=0)))
-    assert [item["best"] for item in told["alternatives"]] == [best == 0, best == 1, False]
+    assert [item["best"] for item in summary["alternatives"]] == [best == 0, best == 1, False]
     # The scores themselves: gamma_a + 1{A = a} (Y - gamma_a) / e - cost_a, gamma from the other fold.
     nuisances = study.fitted._training.nuisances
     took = np.eye(2)[(raw["arm"] == "mail").astype(int)]
@@ -126,20 +115,20 @@ def test_welfare_and_gains_are_means_of_doubly_robust_scores(study, table):
     assert_allclose(scores, expected, rtol=1e-6)
 
 
-def test_moments_give_every_error_and_other_costs(study, table):
-    told, scores = study.summary, study.fitted.pseudo_outcomes_
-    mine = np.sum(table * scores, axis=1)
-    influence = np.column_stack([mine, scores, table])
-    mean, covariance = np.array(told["moments"]["mean"]), np.array(told["moments"]["covariance"])
+def test_moments_give_every_error_and_other_costs(study, own_choices):
+    summary, scores = study.summary, study.fitted.pseudo_outcomes_
+    mine = np.sum(own_choices * scores, axis=1)
+    influence = np.column_stack([mine, scores, own_choices])
+    mean, covariance = np.array(summary["moments"]["mean"]), np.array(summary["moments"]["covariance"])
     assert_allclose(mean, influence.mean(axis=0))
     assert_allclose(covariance, np.cov(influence.T) / N, atol=1e-15)
-    for number, item in enumerate(told["alternatives"][:2]):
+    for number, item in enumerate(summary["alternatives"][:2]):
         contrast = np.eye(5)[0] - np.eye(5)[1 + number]
         assert_allclose(contrast @ mean, item["gain"])
         assert_allclose(np.sqrt(contrast @ covariance @ contrast), item["gain_se"])
     # Mail for 1.0 more, control for 0.5 less: the same decisions, other worth.
     shift = np.array([-0.5, 1.0])
-    moved = np.sum(table * (scores - shift), axis=1)
+    moved = np.sum(own_choices * (scores - shift), axis=1)
     at = np.r_[1.0, 0.0, 0.0, -shift]
     assert_allclose([at @ mean, np.sqrt(at @ covariance @ at)], [moved.mean(), se(moved)])
     for number in (0, 1):
@@ -149,18 +138,18 @@ def test_moments_give_every_error_and_other_costs(study, table):
         assert_allclose(np.sqrt(against @ covariance @ against), se(gains))
 
 
-def test_chances_and_quantiles_are_those_of_the_draws(study, table):
-    told = study.summary
+def test_chances_and_quantiles_are_those_of_the_draws(study, own_choices):
+    summary = study.summary
     assert_allclose(PROBABILITIES, (np.arange(201) + 0.5) / 201)
-    for item, baseline in zip([None, *told["alternatives"]], [None, "control", "mail", "logging"], strict=True):
-        draws = study.fitted.population_welfare(table, rule="deterministic", baseline=baseline).values
-        entry = told["welfare"] if item is None else item
+    for item, baseline in zip([None, *summary["alternatives"]], [None, "control", "mail", "logging"], strict=True):
+        draws = study.fitted.population_welfare(own_choices, rule="deterministic", baseline=baseline).values
+        entry = summary["welfare"] if item is None else item
         centre = entry["estimate"] if item is None else entry["gain"]
         error = entry["se"] if item is None else entry["gain_se"]
         quantiles = entry["quantiles" if item is None else "gain_quantiles"]
         assert_allclose(quantiles, np.quantile(draws, PROBABILITIES))
         assert len(quantiles) == 201
-        spread = np.hypot(error, told["welfare"]["spread"])
+        spread = np.hypot(error, summary["welfare"]["spread"])
         assert abs(np.mean(quantiles) - centre) < 0.1 * spread
         assert_allclose(np.std(draws), spread, rtol=0.1)
         if item is not None:
@@ -212,33 +201,33 @@ def test_a_saved_study_is_the_same(study, tmp_path):
 # -- disagreement and calibration -----------------------------------------------------------------------------------
 
 
-def test_the_curve_runs_from_the_default_action_to_the_policy(study, table):
+def test_the_curve_runs_from_the_default_action_to_the_policy(study, own_choices):
     scores = study.fitted.pseudo_outcomes_
-    mine, usual = np.sum(table * scores, axis=1), scores[:, 0]
-    numbers = StudyNumbers(study.fitted, np.argmax(table, axis=1), 0)
+    mine, usual = np.sum(own_choices * scores, axis=1), scores[:, 0]
+    numbers = StudyNumbers(study.fitted, np.argmax(own_choices, axis=1), 0)
     split = np.linspace(0.01, 1.0, N)
     given = np.arange(N) % 2
-    found = numbers.disagreement(split, given, 0.5)
-    first, last = found["curve"][0], found["curve"][-1]
+    summary = numbers.disagreement(split, given, 0.5)
+    first, last = summary["curve"][0], summary["curve"][-1]
     assert [first["level"], last["level"]] == [0.0, 1.0]
     assert first["share"] == 1.0
     assert_allclose([first["welfare"], first["se"]], [usual.mean(), se(usual)])
     assert last["share"] == 0.0
     assert_allclose([last["welfare"], last["se"]], [mine.mean(), se(mine)])
-    for point in found["curve"]:
+    for point in summary["curve"]:
         mixed = np.where(split > point["level"], usual, mine)
         assert_allclose([point["welfare"], point["se"]], [mixed.mean(), se(mixed)])
         assert_allclose(point["share"], np.mean(split > point["level"]))
-    assert np.sum(found["counts"], axis=1).tolist() == [N // 2, N // 2]
-    assert_allclose(found["counts"][0], np.histogram(split[::2], found["edges"])[0])
+    assert np.sum(summary["counts"], axis=1).tolist() == [N // 2, N // 2]
+    assert_allclose(summary["counts"][0], np.histogram(split[::2], summary["edges"])[0])
 
 
 def test_the_studys_own_curve_is_of_its_disagreement(study):
-    told, split = study.summary["disagreement"], study.decisions.disagreement
-    for point in told["curve"]:
+    summary, split = study.summary["disagreement"], study.decisions.disagreement
+    for point in summary["curve"]:
         assert_allclose(point["share"], np.mean(split > point["level"]))
-    assert_allclose(told["curve"][-1]["welfare"], study.summary["welfare"]["estimate"])
-    assert np.sum(told["counts"]) == N
+    assert_allclose(summary["curve"][-1]["welfare"], study.summary["welfare"]["estimate"])
+    assert np.sum(summary["counts"]) == N
     deferred = {part["feature"]: part for part in study.summary["who"]}["sex"]["bins"]
     mean = sum(one["rows"] * one["deferred"] for one in deferred) / N
     assert_allclose(mean, study.decisions.deferred.mean())
@@ -269,13 +258,13 @@ def test_calibration_groups_set_what_was_expected_beside_what_came(study):
 
 def test_capacity_is_kept_inside_and_out_of_fold():
     raw = frame(lost=7)
-    limited = gbpl.learn(raw, **ROLES, capacity={"MAIL": 0.21}, estimator=estimator())
-    free = gbpl.learn(raw, **ROLES, estimator=estimator())
+    limited = gbpl.learn(raw, **ROLES, capacity={"MAIL": 0.21}, estimator=small_study_net())
+    free = gbpl.learn(raw, **ROLES, estimator=small_study_net())
     assert free.summary["actions"][1]["share"] > 0.3, "a limit that does not bind would prove nothing"
-    told = limited.summary
-    assert 0.19 < told["actions"][1]["share"] <= 0.21
-    assert 0.19 < told["moments"]["mean"][4] <= 0.21, "out of fold too"
-    assert told["actions"][1]["capacity"] == 0.21
+    summary = limited.summary
+    assert 0.19 < summary["actions"][1]["share"] <= 0.21
+    assert 0.19 < summary["moments"]["mean"][4] <= 0.21, "out of fold too"
+    assert summary["actions"][1]["capacity"] == 0.21
     assert_array_equal(limited.fitted.params_[0]["weight"], free.fitted.params_[0]["weight"])
     again = limited.policy.decide(raw)
     assert_array_equal(again.action[raw["earnings"].notna()], limited.decisions.action)
@@ -284,20 +273,20 @@ def test_capacity_is_kept_inside_and_out_of_fold():
     assert gain[mail, 1].min() > limited.policy.rule.prices[1] > gain[~mail, 1].max()
     assert limited.policy.rule.prices[0] == 0.0
     assert (gain[:, 0] == 0.0).all()
-    assert told["settings"]["prices"] == list(limited.policy.rule.prices)
+    assert summary["settings"]["prices"] == list(limited.policy.rule.prices)
     # Out of fold: those of largest gain, as members that did not see them expect it.
     outside = limited.fitted.expected_gain()[:, 1]
     chosen = outside >= np.sort(outside)[-int(0.21 * N)]
     scores = limited.fitted.pseudo_outcomes_
-    assert_allclose(told["welfare"]["estimate"], np.where(chosen, scores[:, 1], scores[:, 0]).mean())
-    loose = gbpl.learn(raw, **ROLES, capacity={"mail": 0.99}, estimator=estimator())
+    assert_allclose(summary["welfare"]["estimate"], np.where(chosen, scores[:, 1], scores[:, 0]).mean())
+    loose = gbpl.learn(raw, **ROLES, capacity={"mail": 0.99}, estimator=small_study_net())
     assert_array_equal(loose.decisions.action, free.decisions.action)
     assert loose.policy.rule.prices == (0.0, 0.0)
 
 
 def test_another_default_turns_gains_round():
-    one = gbpl.learn(frame(), **ROLES, estimator=estimator())
-    other = gbpl.learn(frame(), **ROLES, default="mail", capacity={"control": 0.3}, estimator=estimator())
+    one = gbpl.learn(frame(), **ROLES, estimator=small_study_net())
+    other = gbpl.learn(frame(), **ROLES, default="mail", capacity={"control": 0.3}, estimator=small_study_net())
     assert other.summary["default"] == 1
     assert other.policy.rule.default == 1
     assert other.summary["actions"][0]["share"] <= 0.3
@@ -313,14 +302,14 @@ def test_without_a_slope_a_capacity_leaves_the_default():
     for seed in range(20):
         raw = frame(seed)
         raw["earnings"] = np.random.default_rng(seed + 50).normal(size=N)
-        found = gbpl.learn(raw, **ROLES, capacity={"mail": 0.05}, estimator=estimator())
-        if found.fitted.gain_slope_.slope == 0.0 and any(found.policy.rule.prices):
+        study = gbpl.learn(raw, **ROLES, capacity={"mail": 0.05}, estimator=small_study_net())
+        if study.fitted.gain_slope_.slope == 0.0 and any(study.policy.rule.prices):
             break
     else:
         pytest.fail("no sample without a slope")
-    assert set(found.decisions.action) == {"control"}
-    assert any("do not bear out" in note for note in found.summary["data"]["notes"])
-    assert found.summary["moments"]["mean"][4] == 0.0
+    assert set(study.decisions.action) == {"control"}
+    assert any("do not bear out" in note for note in study.summary["data"]["notes"])
+    assert study.summary["moments"]["mean"][4] == 0.0
     zero = np.zeros((4, 3))
     assert _prices(zero, np.array([0, 0, 0, 1]), 0.0, {1: 0.5}, 2).tolist() == [0.0, 0.0, 0.0], "within the limit"
     prices = _prices(zero, np.array([1, 1, 0, 2]), 0.0, {1: 0.4}, 2)
@@ -332,13 +321,13 @@ def test_without_a_limit_the_policy_decides_whatever_the_slope():
     for seed in range(20):
         raw = frame(seed)
         raw["earnings"] = np.random.default_rng(seed + 50).normal(size=N)
-        found = gbpl.learn(raw, **ROLES, estimator=estimator())
-        if found.fitted.gain_slope_.slope == 0.0 and len(set(found.decisions.action)) == 2:
+        study = gbpl.learn(raw, **ROLES, estimator=small_study_net())
+        if study.fitted.gain_slope_.slope == 0.0 and len(set(study.decisions.action)) == 2:
             break
     else:
         pytest.fail("no sample without a slope")
-    assert_allclose(found.summary["welfare"]["estimate"], found.fitted.out_of_fold_value().estimate)
-    assert (found.decisions.expected_gain == 0.0).all()
+    assert_allclose(study.summary["welfare"]["estimate"], study.fitted.out_of_fold_value().estimate)
+    assert (study.decisions.expected_gain == 0.0).all()
 
 
 # -- frames of any library ------------------------------------------------------------------------------------------
@@ -350,19 +339,19 @@ def test_frames_of_every_library_give_the_same_numbers(study):
     plain = {name: arrow[name].to_pylist() for name in arrow.column_names}
     expected = {name: value for name, value in study.summary.items() if name != "seconds"}
     for other in (pl.from_pandas(raw), arrow, plain, raw.astype({"sex": "category", "arm": "category"})):
-        found = gbpl.learn(other, **ROLES, cost=COST, defer=0.6, estimator=estimator(), source="jtpa.csv")
-        assert {name: value for name, value in found.summary.items() if name != "seconds"} == expected
-        assert_array_equal(found.decisions.action, study.decisions.action)
+        learned = gbpl.learn(other, **ROLES, cost=COST, defer=0.6, estimator=small_study_net(), source="jtpa.csv")
+        assert {name: value for name, value in learned.summary.items() if name != "seconds"} == expected
+        assert_array_equal(learned.decisions.action, study.decisions.action)
 
 
 # -- every case is plain JSON ---------------------------------------------------------------------------------------
 
 
-def three(**changed):
+def three_arms(**changed):
     return frame(1, ("a", "b", "c")).assign(**changed)
 
 
-def outcomes(count: int) -> pd.DataFrame:
+def outcome_columns(count: int) -> pd.DataFrame:
     rng = np.random.default_rng(6)
     x = rng.normal(size=(N, 5))  # as many features as `frame` has
     made = pd.DataFrame(x, columns=list("stuvz"))
@@ -382,16 +371,16 @@ CASES = {
     "controls": lambda: (frame().assign(help=HOMES), ROLES | {"controls": ["help"]}),
     "constant outcome": lambda: (frame().assign(earnings=2.0), ROLES),
     "one action for all": lambda: (frame().assign(earnings=lambda f: 99.0 * (f["arm"] == "mail")), ROLES),
-    "three actions": lambda: (three(), ROLES | {"propensity": 1 / 3}),
-    "three, two limited": lambda: (three(), ROLES | {"propensity": 1 / 3, "capacity": {"b": 0.1, "c": 0.2}}),
+    "three actions": lambda: (three_arms(), ROLES | {"propensity": 1 / 3}),
+    "three, two limited": lambda: (three_arms(), ROLES | {"propensity": 1 / 3, "capacity": {"b": 0.1, "c": 0.2}}),
     "weights": lambda: (frame().assign(w=WEIGHTS), ROLES | {"weight": "w"}),
     "groups": lambda: (frame().assign(h=HOMES), ROLES | {"group": "h"}),
     "both": lambda: (frame().assign(h=HOMES, w=WEIGHTS), ROLES | {"group": "h", "weight": "w"}),
     "boolean actions": lambda: (frame().assign(arm=lambda f: f["arm"] == "mail"), ROLES | {"cost": {"true": 1}}),
     "whole numbers": lambda: (frame(actions=(0, 1)), ROLES | {"cost": {"1": 1}, "default": "1", "propensity": HALVES}),
-    "full": lambda: (outcomes(2), FULL | {"cost": {"y1": 0.5}}),
-    "full, three, limited": lambda: (outcomes(3), {"outcomes": ["y0", "y1", "y2"], "capacity": {"y2": 0.1}}),
-    "full, weights": lambda: (outcomes(2).assign(w=WEIGHTS), FULL | {"weight": "w"}),
+    "full": lambda: (outcome_columns(2), FULL | {"cost": {"y1": 0.5}}),
+    "full, three, limited": lambda: (outcome_columns(3), {"outcomes": ["y0", "y1", "y2"], "capacity": {"y2": 0.1}}),
+    "full, weights": lambda: (outcome_columns(2).assign(w=WEIGHTS), FULL | {"weight": "w"}),
     "hostile names": lambda: (
         frame(actions=("<b>", "\U0001f600 'x'")).rename(columns={"noise": "<script>\n"}), ROLES
     ),
@@ -401,38 +390,38 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_every_summary_is_plain_json(name):
     raw, given = CASES[name]()
-    found = gbpl.learn(raw, **given, estimator=estimator())
-    told = found.summary
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert list(told) == KEYS
-    count = len(told["actions"])
-    assert_allclose(sum(item["share"] for item in told["actions"]), 1.0)
-    assert len(told["alternatives"]) == count + ("action" in given)
-    assert len(told["moments"]["mean"]) == 1 + 2 * count
-    assert np.shape(told["moments"]["covariance"]) == (1 + 2 * count, 1 + 2 * count)
-    assert sum(item["best"] for item in told["alternatives"]) == 1
-    for item in told["actions"]:
+    study = gbpl.learn(raw, **given, estimator=small_study_net())
+    summary = study.summary
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert list(summary) == KEYS
+    count = len(summary["actions"])
+    assert_allclose(sum(item["share"] for item in summary["actions"]), 1.0)
+    assert len(summary["alternatives"]) == count + ("action" in given)
+    assert len(summary["moments"]["mean"]) == 1 + 2 * count
+    assert np.shape(summary["moments"]["covariance"]) == (1 + 2 * count, 1 + 2 * count)
+    assert sum(item["best"] for item in summary["alternatives"]) == 1
+    for item in summary["actions"]:
         assert item["capacity"] is None or item["share"] <= item["capacity"]
-    for part in told["who"]:
+    for part in summary["who"]:
         assert sum(one["rows"] for one in part["bins"]) == N
-    assert (told["overlap"] is None) == ("outcomes" in given)
-    assert all(0.0 <= item["chance"] <= 1.0 for item in told["alternatives"])
-    assert_array_equal(found.policy.decide(raw).action, found.decisions.action)
-    assert type(told["actions"][0]["label"]) is str
+    assert (summary["overlap"] is None) == ("outcomes" in given)
+    assert all(0.0 <= item["chance"] <= 1.0 for item in summary["alternatives"])
+    assert_array_equal(study.policy.decide(raw).action, study.decisions.action)
+    assert type(summary["actions"][0]["label"]) is str
     if name == "one action for all":
-        assert told["tree"]["fidelity"] is None
-        assert told["actions"][1]["share"] == 1.0
-        assert told["alternatives"][1]["gain"] == told["alternatives"][1]["gain_se"] == 0.0
+        assert summary["tree"]["fidelity"] is None
+        assert summary["actions"][1]["share"] == 1.0
+        assert summary["alternatives"][1]["gain"] == summary["alternatives"][1]["gain_se"] == 0.0
     if name == "constant outcome":
-        assert told["welfare"]["estimate"] == pytest.approx(2.0)
+        assert summary["welfare"]["estimate"] == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("name", ["weights", "groups", "both"])
 def test_errors_are_weighted_and_by_group(name):
     raw, given = CASES[name]()
-    found = gbpl.learn(raw, **given, estimator=estimator())
-    told, scores = found.summary, found.fitted.pseudo_outcomes_
-    deviation = found.fitted._training.fit.deviation
+    study = gbpl.learn(raw, **given, estimator=small_study_net())
+    summary, scores = study.summary, study.fitted.pseudo_outcomes_
+    deviation = study.fitted._training.fit.deviation
     chosen = (deviation[:, 1] >= deviation[:, 0]).astype(int)
     weight = WEIGHTS / WEIGHTS.sum() if "weight" in given else np.full(N, 1 / N)
 
@@ -442,24 +431,24 @@ def test_errors_are_weighted_and_by_group(name):
         return weight @ values, np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1))
 
     mine = scores[np.arange(N), chosen]
-    assert_allclose([told["welfare"]["estimate"], told["welfare"]["se"]], judged(mine))
-    mean, covariance = np.array(told["moments"]["mean"]), np.array(told["moments"]["covariance"])
-    for number, item in enumerate(told["alternatives"][:2]):
+    assert_allclose([summary["welfare"]["estimate"], summary["welfare"]["se"]], judged(mine))
+    mean, covariance = np.array(summary["moments"]["mean"]), np.array(summary["moments"]["covariance"])
+    for number, item in enumerate(summary["alternatives"][:2]):
         assert_allclose([item["gain"], item["gain_se"]], judged(mine - scores[:, number]))
         contrast = np.eye(5)[0] - np.eye(5)[1 + number]
         assert_allclose(np.sqrt(contrast @ covariance @ contrast), item["gain_se"], atol=1e-12)
     shares = [judged(chosen == action) for action in (0, 1)]
     assert_allclose([mean[3:], np.sqrt(np.diag(covariance)[3:])], np.transpose(shares), atol=1e-12)
     order = np.argsort(deviation[:, 1] - deviation[:, 0], kind="stable")
-    for number, group in enumerate(told["calibration"]["groups"]):
+    for number, group in enumerate(summary["calibration"]["groups"]):
         rows = order[number * N // 5 : (number + 1) * N // 5]
         came, part = (scores[:, 1] - scores[:, 0])[rows], weight[rows] / weight[rows].sum()
         terms = part * (came - part @ came)
         terms = np.bincount(np.unique(HOMES[rows], return_inverse=True)[1], terms) if "group" in given else terms
         error = np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1))
         assert_allclose([group["estimate"], group["se"]], [part @ came, error])
-    curve = told["disagreement"]["curve"][3]
-    mixed = np.where(found.decisions.disagreement > curve["level"], scores[:, 0], mine)
+    curve = summary["disagreement"]["curve"][3]
+    mixed = np.where(study.decisions.disagreement > curve["level"], scores[:, 0], mine)
     assert_allclose([curve["welfare"], curve["se"]], judged(mixed))
 
 
@@ -467,7 +456,9 @@ def test_rows_of_weight_zero_are_left_out(study):
     """Beside them the same rows give the same study."""
     extra = frame(5).head(9).assign(w=0.0)
     raw = pd.concat([extra.iloc[:4], frame().assign(w=2.0), extra.iloc[4:]], ignore_index=True)
-    with_zeros = gbpl.learn(raw, **ROLES, weight="w", features=["age", "sex", "noise", "vip"], estimator=estimator())
+    with_zeros = gbpl.learn(
+        raw, **ROLES, weight="w", features=["age", "sex", "noise", "vip"], estimator=small_study_net()
+    )
     assert "9 rows of weight 0 (w) left out" in with_zeros.summary["data"]["notes"]
     assert with_zeros.summary["data"]["rows"] == N == len(with_zeros.decisions)
     assert len(with_zeros.policy.decide(raw)) == N + 9
@@ -479,11 +470,13 @@ def test_thirty_four_actions():
     arms = np.array([f"site {k:02}" for k in range(34)])[np.arange(n) % 34]
     raw = {"x": rng.normal(size=n), "arm": arms, "earnings": rng.normal(size=n)}
     limits = {f"site {k:02}": 0.03 for k in range(1, 34, 4)}
-    found = gbpl.learn(raw, **ROLES | {"propensity": 1 / 34}, capacity=limits, estimator=estimator(Linear()))
-    json.dumps(found.summary, allow_nan=False)
-    assert len(found.summary["actions"]) == 34
-    assert all(item["capacity"] is None or item["share"] <= 0.03 for item in found.summary["actions"])
-    assert len(found.summary["alternatives"]) == 35
+    study = gbpl.learn(
+        raw, **ROLES | {"propensity": 1 / 34}, capacity=limits, estimator=small_study_net(model=Linear())
+    )
+    json.dumps(study.summary, allow_nan=False)
+    assert len(study.summary["actions"]) == 34
+    assert all(item["capacity"] is None or item["share"] <= 0.03 for item in study.summary["actions"])
+    assert len(study.summary["alternatives"]) == 35
 
 
 # -- certificates, notes --------------------------------------------------------------------------------------------
@@ -508,22 +501,24 @@ def certified(monkeypatch):
 
 
 def test_a_certificate_is_of_outcomes_before_costs(certified):
-    found = gbpl.learn(frame(), **ROLES, cost=COST, outcome_range=(-20, 20.0), estimator=estimator())
+    study = gbpl.learn(frame(), **ROLES, cost=COST, outcome_range=(-20, 20.0), estimator=small_study_net())
     assert certified == [(-20.0, 20.0)], "the log's outcomes, costs apart"
-    told = found.summary["certificate"]
-    assert (told["lower"], told["best_action"], told["best_action_lower"]) == (1.0, "y1", 0.75)
-    assert "certified" in told["text"].casefold()
-    json.dumps(found.summary, allow_nan=False)
-    gbpl.learn(outcomes(2), **FULL, cost={"y0": 1, "y1": 3}, outcome_range=(-20, 20), estimator=estimator())
+    summary = study.summary["certificate"]
+    assert (summary["lower"], summary["best_action"], summary["best_action_lower"]) == (1.0, "y1", 0.75)
+    assert "certified" in summary["text"].casefold()
+    json.dumps(study.summary, allow_nan=False)
+    gbpl.learn(
+        outcome_columns(2), **FULL, cost={"y0": 1, "y1": 3}, outcome_range=(-20, 20), estimator=small_study_net()
+    )
     assert certified[1] == (-23.0, 19.0), "full feedback is net of costs already"
-    assert gbpl.learn(frame(), **ROLES, estimator=estimator()).summary["certificate"] is None
+    assert gbpl.learn(frame(), **ROLES, estimator=small_study_net()).summary["certificate"] is None
 
 
 def test_what_is_said_becomes_a_note():
-    found = gbpl.learn(frame(), **ROLES | {"propensity": None}, estimator=estimator())
-    notes = found.summary["data"]["notes"]
+    study = gbpl.learn(frame(), **ROLES | {"propensity": None}, estimator=small_study_net())
+    notes = study.summary["data"]["notes"]
     assert sum("estimated" in note for note in notes) == 1
-    assert found.summary["data"]["propensity"] == "estimated from the features"
+    assert study.summary["data"]["propensity"] == "estimated from the features"
     notes = ["first"]
 
     def speak():

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
+from gbpl import Encoder
 from gbpl.study.imitation import imitation
 from gbpl.study.who import MISSING, OTHER, by_feature, plainest, review, shown
-from gbpl.tables.encoder import Encoder
 
 N = 1200
 rng = np.random.default_rng(5)
@@ -115,11 +115,11 @@ def test_words_of_the_tree_are_true_of_the_rows_on_the_left(name):
     noisy = np.where(rng.random(N) < 0.02, 1 - given, given)
     texts = check_tree(imitation(X, ENCODER, noisy), FRAME, ENCODER, noisy)
     assert re.fullmatch(expected, texts[0]), texts
-    found = imitation(X, ENCODER, given)
-    assert found["fidelity"] > 0.97
+    tree = imitation(X, ENCODER, given)
+    assert tree["fidelity"] > 0.97
     if name != "boolean, missing":  # there it takes two questions
-        assert found["depth"] == 1
-        assert found["nodes"][1]["share"] == found["nodes"][2]["share"] == 1.0
+        assert tree["depth"] == 1
+        assert tree["nodes"][1]["share"] == tree["nodes"][2]["share"] == 1.0
 
 
 def test_a_tree_of_many_actions_and_many_questions():

@@ -16,15 +16,11 @@ import pyarrow.parquet
 import pytest
 from sklearn.linear_model import LinearRegression
 
-import gbpl.study.study
-from gbpl import FitConfig, GBPLNet, Linear, cli
+from gbpl import Encoder, FitConfig, GBPLNet, Linear, SavedPolicy, Study, cli, learn
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.frozen.committee import Part
-from gbpl.frozen.file import SavedPolicy
 from gbpl.models.numpy_form import Networks
-from gbpl.study.study import learn
-from gbpl.tables.encoder import Encoder
 
 SUFFIXES = (".csv", ".parquet", ".feather", ".arrow")
 
@@ -64,7 +60,7 @@ def quick_estimator(seed: int) -> GBPLNet:
     )  # fmt: skip
 
 
-def quick_learn(frame: Any, *, seed: int = 0, **options: Any) -> gbpl.study.study.Study:
+def quick_learn(frame: Any, *, seed: int = 0, **options: Any) -> Study:
     """`gbpl.learn` with such an estimator, in its place for the command line."""
     return learn(frame, seed=seed, estimator=quick_estimator(seed), **options)
 
@@ -157,5 +153,5 @@ def tiny_policy(
 
 def snapshot(folder: Path) -> dict[str, bytes | None]:
     """Every file below a folder, hidden ones too; None for a folder."""
-    found = sorted(folder.rglob("*"))
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in found}
+    paths = sorted(folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}

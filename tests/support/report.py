@@ -179,7 +179,7 @@ def data_of(
 
 
 def who(x: np.ndarray, chosen: np.ndarray, deferred: np.ndarray, features: Sequence[str]) -> list[dict[str, Any]]:
-    found = []
+    listed = []
     for j, feature in enumerate(features):
         category = j % 3 == 2
         cuts = np.quantile(x[:, j], [0.35, 0.7] if category else [0.2, 0.4, 0.6, 0.8])
@@ -194,7 +194,7 @@ def who(x: np.ndarray, chosen: np.ndarray, deferred: np.ndarray, features: Seque
                 f"{ends[-1]} and above",
             ]
         )
-        found.append(
+        listed.append(
             {
                 "feature": feature,
                 "kind": "category" if category else "number",
@@ -212,7 +212,7 @@ def who(x: np.ndarray, chosen: np.ndarray, deferred: np.ndarray, features: Seque
                 ],
             }
         )
-    return sorted(found, key=lambda item: -item["importance"])[:30]
+    return sorted(listed, key=lambda item: -item["importance"])[:30]
 
 
 def tree(x: np.ndarray, action: np.ndarray, features: Sequence[str], k: int, depth: int = 3) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gbpl.tables.arrow_arrays import from_plain, is_plain, text_array, to_plain
 NUMBERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64"]
 
 
-def numbers(kind: str, gaps: bool) -> Any:
+def number_array(kind: str, gaps: bool) -> Any:
     values = [None if gaps and row % 7 == 3 else row % 50 for row in range(100)]
     return pa.array(np.arange(100) % 50 if not gaps else values).cast(getattr(pa, kind)())
 
@@ -22,7 +22,7 @@ def numbers(kind: str, gaps: bool) -> Any:
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("kind", [*NUMBERS, "bool_"])
 def test_to_numpy(kind: str, gaps: bool) -> None:
-    whole = numbers("int8" if kind == "bool_" else kind, gaps)
+    whole = number_array("int8" if kind == "bool_" else kind, gaps)
     whole = (
         pa.array([None if value is None else value % 3 == 0 for value in whole.to_pylist()])
         if kind == "bool_"

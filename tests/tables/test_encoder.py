@@ -19,9 +19,8 @@ import pyarrow as pa
 import pytest
 from support.frames import frames, mixed_columns
 
-from gbpl.tables.encoder import Encoder
+from gbpl import Encoder, TableError
 from gbpl.tables.features import CategoryColumn, NumberColumn
-from gbpl.tables.frames import TableError
 
 DAY = dt.date(2024, 2, 29)
 

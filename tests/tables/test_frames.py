@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from support.frames import frames, mixed_columns
 
-from gbpl.tables.frames import TableError, column, column_names, is_missing, nearest, require_columns, rows_of
+from gbpl import TableError
+from gbpl.tables.frames import column, column_names, is_missing, nearest, require_columns, rows_of
 
 
 @pytest.mark.parametrize("library", list(frames(mixed_columns())))

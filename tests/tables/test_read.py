@@ -19,9 +19,8 @@ import pyarrow.ipc as ipc
 import pyarrow.parquet as pq
 import pytest
 
+from gbpl import Encoder, TableError
 from gbpl.tables import delimited
-from gbpl.tables.encoder import Encoder
-from gbpl.tables.frames import TableError
 from gbpl.tables.read import open_batches, read_table
 
 N = 1000
@@ -87,7 +86,7 @@ FILES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def made(folder: Path, name: str) -> Path:
+def made_file(folder: Path, name: str) -> Path:
     FILES[name](folder / name)
     return folder / name
 
@@ -105,7 +104,7 @@ def gathered(path: Path, **options: Any) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_format_holds_the_same_table(tmp_path: Path, name: str) -> None:
-    path = made(tmp_path, name)
+    path = made_file(tmp_path, name)
     table = read_table(path)
     assert table.schema.names == TABLE.schema.names
     assert table.schema.types == TABLE.schema.types
@@ -118,7 +117,7 @@ def test_every_format_holds_the_same_table(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("rows", [64, 65_536])
 def test_every_format_in_batches(tmp_path: Path, name: str, rows: int) -> None:
-    path = made(tmp_path, name)
+    path = made_file(tmp_path, name)
     wanted = ["yes", "région", "x", "whole"]
     with open_batches(path, columns=wanted, kinds=KINDS, rows=rows) as batches:
         assert batches.names == TABLE.schema.names
@@ -135,7 +134,7 @@ def test_every_format_in_batches(tmp_path: Path, name: str, rows: int) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_batches_are_encoded_as_the_whole_table(tmp_path: Path, name: str) -> None:
-    path = made(tmp_path, name)
+    path = made_file(tmp_path, name)
     encoder, _ = Encoder.fit(read_table(path), ["x", "région", "yes"])
     whole, _ = encoder.apply(TABLE)
     with open_batches(path, columns=encoder.columns, kinds=encoder.arrow_types(), rows=99) as batches:
@@ -144,7 +143,7 @@ def test_batches_are_encoded_as_the_whole_table(tmp_path: Path, name: str) -> No
 
 
 def test_all_columns_unless_named(tmp_path: Path) -> None:
-    assert gathered(made(tmp_path, "giant.arrow")) == TABLE.to_pydict()
+    assert gathered(made_file(tmp_path, "giant.arrow")) == TABLE.to_pydict()
     assert gathered(written(tmp_path, "a,b\n1,x\n")) == {"a": ["1"], "b": ["x"]}
 
 
@@ -176,7 +175,7 @@ def test_a_column_is_not_typed_by_its_first_block(tmp_path: Path, monkeypatch: p
 
 def test_lines_within_a_cell_may_lie_in_two_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "BLOCK", 100)
-    path = made(tmp_path, "t.csv")
+    path = made_file(tmp_path, "t.csv")
     assert read_table(path).to_pydict() == TABLE.to_pydict()
     assert gathered(path)["région"] == TABLE.column("région").to_pylist()
 
@@ -303,7 +302,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["one.parquet", "t.feather", "giant.arrow", "packed.ipc", "stream.arrow", "t.csv.gz",
                                   "t.csv.bz2", "t.tsv.zst"])  # fmt: skip
 def test_files_cut_short(tmp_path: Path, name: str, read: Callable[[Path], Any]) -> None:
-    path = made(tmp_path, name)
+    path = made_file(tmp_path, name)
     whole = path.read_bytes()
     for keep in (len(whole) - 30, len(whole) // 2, 12, 5):
         path.write_bytes(whole[:keep])
@@ -322,7 +321,7 @@ def test_files_of_another_format(tmp_path: Path, name: str) -> None:
 
 def test_columns_that_a_file_lacks(tmp_path: Path) -> None:
     for name in ("t.csv", "one.parquet", "giant.arrow", "stream.arrow"):
-        path = made(tmp_path, name)
+        path = made_file(tmp_path, name)
         with pytest.raises(TableError, match=rf"{name} has no column 'Region'; did you mean 'région'\?"):
             read_table(path, columns=["Region"])
         with pytest.raises(TableError, match=rf"{name} has no column 'Region'"):
@@ -375,7 +374,7 @@ def test_bad_values_are_placed(tmp_path: Path, bad: str, kinds: dict[str, str], 
 
 def test_breaking_off_leaves_nothing_open(tmp_path: Path) -> None:
     for name in FILES:
-        path = made(tmp_path, name)
+        path = made_file(tmp_path, name)
         before = len(os.listdir("/proc/self/fd"))
         with open_batches(path, rows=10) as batches:
             next(iter(batches))

@@ -11,20 +11,19 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
+from support.calls import forbid_calls
 from support.cli import changed
 
 import gbpl
-from gbpl import MLP, GBPLNet
+from gbpl import MLP, Encoder, GBPLNet, TableError
 from gbpl.feedback.read import read_table
-from gbpl.tables.encoder import Encoder
-from gbpl.tables.frames import TableError
 from gbpl.tables.labels import by_label, check_labels, read_labels, same_label
 from gbpl.tables.roles import Roles
 
 N = 60
 
 
-def table(**changes):
+def role_columns(**changes):
     rng = np.random.default_rng(1)
     columns = {
         "age": rng.normal(50, 10, N),
@@ -50,14 +49,10 @@ BASE = {"outcome": "earnings", "action": "arm", "features": ["age"]}
 @pytest.fixture
 def unfitted(monkeypatch):
     """Whatever is refused is refused before any fitting."""
-
-    def fail(self, *given, **named):
-        pytest.fail("fitted, though the table cannot be used")
-
-    monkeypatch.setattr(GBPLNet, "fit", fail)
+    forbid_calls(monkeypatch, (GBPLNet, "fit"))
 
 
-ARMS = table()["arm"]
+ARMS = role_columns()["arm"]
 TWO = {"arm": np.arange(N) % 2}
 REFUSED = {
     # columns
@@ -153,7 +148,7 @@ REFUSED = {
 def test_what_cannot_be_used_is_refused_before_any_fitting(name, unfitted):
     changed, given, message = REFUSED[name]
     with pytest.raises(ValueError, match=message) as caught:
-        gbpl.learn(table(**changed), **(BASE | given))
+        gbpl.learn(role_columns(**changed), **(BASE | given))
     assert "Error" not in str(caught.value)
     if name not in ("range no range", "no committee", "no outcome model", "model with code"):
         assert isinstance(caught.value, TableError)
@@ -161,7 +156,7 @@ def test_what_cannot_be_used_is_refused_before_any_fitting(name, unfitted):
 
 def test_other_estimators_are_refused(unfitted):
     with pytest.raises(TypeError, match="must be a GBPLNet, got MLP"):
-        gbpl.learn(table(), **BASE, estimator=MLP())
+        gbpl.learn(role_columns(), **BASE, estimator=MLP())
 
 
 def test_a_fine_table_is_fitted_with_the_seed(monkeypatch):
@@ -177,17 +172,19 @@ def test_a_fine_table_is_fitted_with_the_seed(monkeypatch):
 
     monkeypatch.setattr(GBPLNet, "fit", fit)
     with pytest.raises(Reached):
-        gbpl.learn(table(), **BASE, seed=7, propensity={"CALL": 0.25, "mail": 0.25, "control": 0.5}, cost={"mail": 2})
+        gbpl.learn(
+            role_columns(), **BASE, seed=7, propensity={"CALL": 0.25, "mail": 0.25, "control": 0.5}, cost={"mail": 2}
+        )
     assert seen["policy"].random_state == 7
     assert seen["policy"].actions == ["call", "control", "mail"]
     log = seen["feedback"]
     assert_array_equal(log.propensity, np.tile([0.25, 0.5, 0.25], (N, 1)))
     assert_array_equal(log.cost, np.tile([0.0, 0.0, 2.0], (N, 1)))
-    assert taken(log) == table()["arm"].tolist()
-    assert_array_equal(log.x[:, 0], table()["age"])
+    assert taken(log) == role_columns()["arm"].tolist()
+    assert_array_equal(log.x[:, 0], role_columns()["age"])
     mine = GBPLNet(random_state=3, actions=["never"])
     with pytest.raises(Reached):
-        gbpl.learn(table(), **BASE, estimator=mine)
+        gbpl.learn(role_columns(), **BASE, estimator=mine)
     assert seen["policy"].random_state == 3
     assert mine.actions == ["never"], "a copy is fitted"
     assert seen["feedback"].cost is None
@@ -201,21 +198,21 @@ def taken(log):
     return log.actions[log.action].tolist()
 
 
-def read(frame, **roles):
+def read_roles(frame, **roles):
     named = Roles(**({"outcome": "earnings", "action": "arm"} | roles))
     encoder, _ = Encoder.fit(frame, named.features or ["age"], exclude=named.used())
     return read_table(frame, named, encoder)
 
 
 def test_rows_that_lack_something_are_left_out_and_told():
-    frame = table(
+    frame = role_columns(
         earnings=put(np.arange(N), [0, 1], np.nan, float),
         arm=put(ARMS, 2, None),
         w=put(np.ones(N), [3, 4, 5], [0.0, np.nan, 0.0], float),
         p=put(np.full(N, 0.3), 6, np.nan, float),
         home=put(np.arange(N) // 2, 7, None),
     )
-    data = read(frame, weight="w", propensity="p", group="home")
+    data = read_roles(frame, weight="w", propensity="p", group="home")
     assert_array_equal(np.flatnonzero(~data.kept), np.arange(8))
     assert data.notes == [
         "2 rows without an outcome (earnings) left out",
@@ -235,7 +232,7 @@ def test_rows_that_lack_something_are_left_out_and_told():
 
 def test_a_missing_action_is_told_after_that_of_the_weight_that_is_nan():
     """A weight that is NaN is no weight, and not below zero."""
-    data = read(table(w=put(np.ones(N), 3, np.nan, float)), weight="w")
+    data = read_roles(role_columns(w=put(np.ones(N), 3, np.nan, float)), weight="w")
     assert data.notes == ["1 row without a weight (w) left out"]
 
 
@@ -260,7 +257,7 @@ LABELS = {
 def test_labels_are_text_whole_numbers_or_booleans(name, kind):
     values, expected = LABELS[name]
     columns = {"age": np.arange(60.0) % 7, "earnings": np.arange(60.0), "arm": values}
-    data = read(columns if kind == "dict" else pd.DataFrame(columns))
+    data = read_roles(columns if kind == "dict" else pd.DataFrame(columns))
     assert data.labels == expected
     assert [type(label) for label in data.labels] == [type(label) for label in expected]
     present = [value for value in list(values) if value is not None and value == value]
@@ -272,8 +269,8 @@ def test_labels_are_text_whole_numbers_or_booleans(name, kind):
     "kind", ["pandas", "pandas categories", "polars", "polars categories", "pyarrow", "dictionary"]
 )
 def test_frames_of_every_library_are_read_the_same(kind):
-    frame = pd.DataFrame(table(arm=put(ARMS, 2, None), earnings=np.arange(N) % 5))
-    expected = read(table(arm=put(ARMS, 2, None), earnings=np.arange(N) % 5), group="home")
+    frame = pd.DataFrame(role_columns(arm=put(ARMS, 2, None), earnings=np.arange(N) % 5))
+    expected = read_roles(role_columns(arm=put(ARMS, 2, None), earnings=np.arange(N) % 5), group="home")
     if kind == "pandas categories":
         frame["arm"] = frame["arm"].astype("category")
     if kind.startswith("polars"):
@@ -283,7 +280,7 @@ def test_frames_of_every_library_are_read_the_same(kind):
         frame = pa.Table.from_pandas(frame)
         at = frame.column_names.index("arm")
         frame = frame.set_column(at, "arm", frame["arm"].dictionary_encode()) if kind == "dictionary" else frame
-    data = read(frame, group="home")
+    data = read_roles(frame, group="home")
     assert data.labels == expected.labels
     assert_array_equal(data.kept, expected.kept)
     for name in ("x", "outcome", "action", "groups"):
@@ -292,25 +289,25 @@ def test_frames_of_every_library_are_read_the_same(kind):
 
 def test_outcomes_of_true_and_false_are_one_and_zero():
     for values in ([True, False] * 30, [True, None, False] * 20, np.array([True, False] * 30), [True, 2.5, None] * 20):
-        data = read(table(earnings=values))
+        data = read_roles(role_columns(earnings=values))
         assert_array_equal(data.feedback.outcome, [float(value) for value in list(values) if value is not None])
 
 
 def test_a_label_that_goes_with_its_rows_is_no_action():
-    data = read(table(earnings=np.where(ARMS == "mail", np.nan, 1.0)))
+    data = read_roles(role_columns(earnings=np.where(ARMS == "mail", np.nan, 1.0)))
     assert data.labels == ["call", "control"]
     assert taken(data.feedback) == [label for label in ARMS if label != "mail"]
 
 
 def test_full_feedback_has_its_columns_as_actions():
-    data = read(table(), outcome=None, action=None, outcomes=("other", "earnings"))
+    data = read_roles(role_columns(), outcome=None, action=None, outcomes=("other", "earnings"))
     assert data.labels == ["other", "earnings"]
-    assert_array_equal(data.feedback.outcomes, np.column_stack([table()["other"], table()["earnings"]]))
+    assert_array_equal(data.feedback.outcomes, np.column_stack([role_columns()["other"], role_columns()["earnings"]]))
     assert not data.logged
 
 
 def test_controls_are_encoded_and_do_not_decide():
-    data = read(table(kind=np.array(["u", "v", "z"])[np.arange(N) % 3]), controls="kind", features=["age"])
+    data = read_roles(role_columns(kind=np.array(["u", "v", "z"])[np.arange(N) % 3]), controls="kind", features=["age"])
     assert data.feedback.x.shape == (N, 1)
     assert_array_equal(data.feedback.controls, np.eye(3)[np.arange(N) % 3])
 
@@ -370,23 +367,25 @@ def of_policy(frame, actions, **roles):
 
 
 def test_rows_to_judge_a_policy_by_have_its_actions_in_its_order():
-    data = of_policy(table(), ["mail", "control", "CALL"], propensity={"call": 0.5, "mail": 0.25, "control": 0.25})
+    data = of_policy(
+        role_columns(), ["mail", "control", "CALL"], propensity={"call": 0.5, "mail": 0.25, "control": 0.25}
+    )
     assert data.labels == ["mail", "control", "CALL"]
     assert taken(data.feedback) == ["CALL" if label == "call" else label for label in ARMS]
     assert_array_equal(data.feedback.propensity[0], [0.25, 0.25, 0.5])
-    assert taken(of_policy(table(arm=np.array(["0", "1"] * 30)), [0, 1]).feedback) == [0, 1] * 30
+    assert taken(of_policy(role_columns(arm=np.array(["0", "1"] * 30)), [0, 1]).feedback) == [0, 1] * 30
     with pytest.raises(TableError, match="column 'arm' names the action 'call', and the actions are control, mail"):
-        of_policy(table(), ["control", "mail"])
+        of_policy(role_columns(), ["control", "mail"])
     with pytest.raises(TableError, match="no row took the action 'visit', so 'arm' says nothing about it"):
-        of_policy(table(), ["call", "control", "mail", "visit"])
+        of_policy(role_columns(), ["call", "control", "mail", "visit"])
 
 
 def test_outcome_columns_go_by_the_names_of_the_actions():
     full = {"outcome": None, "action": None}
-    data = of_policy(table(), ["earnings", "other"], **full, outcomes=["other", "earnings"])
-    assert_array_equal(data.feedback.outcomes, np.column_stack([table()["earnings"], table()["other"]]))
-    data = of_policy(table(), [0, 1], **full, outcomes=["other", "earnings"])
+    data = of_policy(role_columns(), ["earnings", "other"], **full, outcomes=["other", "earnings"])
+    assert_array_equal(data.feedback.outcomes, np.column_stack([role_columns()["earnings"], role_columns()["other"]]))
+    data = of_policy(role_columns(), [0, 1], **full, outcomes=["other", "earnings"])
     assert data.labels == [0, 1]
-    assert_array_equal(data.feedback.outcomes[:, 0], table()["other"])
+    assert_array_equal(data.feedback.outcomes[:, 0], role_columns()["other"])
     with pytest.raises(TableError, match="outcomes names 2 columns, and the policy has the actions"):
-        of_policy(table(), [0, 1, 2], **full, outcomes=["other", "earnings"])
+        of_policy(role_columns(), [0, 1, 2], **full, outcomes=["other", "earnings"])

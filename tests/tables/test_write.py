@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gbpl.tables.frames import TableError
+from gbpl import TableError
 from gbpl.tables.read import open_batches, read_table
 from gbpl.tables.write import check_output, open_writer
 

@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gbpl import (
     BaselineGap,
     Binary,
+    BoostedScore,
     FitConfig,
     FullVector,
     GBPLNet,
@@ -27,7 +28,7 @@ from gbpl import (
 from gbpl.datasets import BinaryDesign
 from gbpl.estimators.baselines import DiffReg
 from gbpl.fitting.stack import StackProblem, fit_stacks
-from gbpl.trees.boosting import BoostedScore, _Rows
+from gbpl.trees.boosting import _Rows
 
 lightgbm = pytest.importorskip("lightgbm")
 
@@ -35,7 +36,7 @@ ROWS, TRAIN = 240, 180
 SMALL = BoostedScore(rounds=12, learning_rate=0.2, leaves=5, min_leaf=10, patience=4)
 
 
-def table(count: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def stepped_outcomes(count: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Features on a grid, so that many rows lie on either side of a threshold, and outcomes with steps in them."""
     rng = np.random.default_rng([seed, count])
     x = np.round(rng.normal(size=(ROWS, 3)), 1).astype(np.float32)
@@ -43,8 +44,8 @@ def table(count: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return x, 2.0 * steps - 0.7 + 0.5 * rng.normal(size=(ROWS, count))
 
 
-def problem(surrogate: Surrogate, *members: Member) -> StackProblem:
-    x, outcomes = table(surrogate.n_actions)
+def stack_problem(surrogate: Surrogate, *members: Member) -> StackProblem:
+    x, outcomes = stepped_outcomes(surrogate.n_actions)
     return StackProblem(x, np.asarray(surrogate.target(outcomes), np.float32), list(members))
 
 
@@ -53,8 +54,8 @@ def member(**changes: Any) -> Member:
     return replace(Member(rows[:TRAIN], rows[TRAIN:], zeta=0.7, eta=0.5, prior_sd=2.0), **changes)
 
 
-def fitted(surrogate: Surrogate, *members: Member, model: BoostedScore = SMALL) -> Any:
-    return fit_stack(*problem(surrogate, *members), surrogate, model)
+def boosted(surrogate: Surrogate, *members: Member, model: BoostedScore = SMALL) -> Any:
+    return fit_stack(*stack_problem(surrogate, *members), surrogate, model)
 
 
 # -- the objective ----------------------------------------------------------------------------------------
@@ -85,15 +86,15 @@ def test_gradient_and_curvature_are_those_of_differences(surrogate: Surrogate, s
     """g = d/dr {-t's(r) + zeta/2 |s(r)|^2} and C = zeta |ds/dr|^2, the scores restated."""
     rng = np.random.default_rng(0)
     raw, zeta, h = rng.normal(size=(9, surrogate.n_raw)), 0.7, 1e-5
-    given = problem(surrogate, member(zeta=zeta))
+    given = stack_problem(surrogate, member(zeta=zeta))
     rows = _Rows.of(given, given.members[0], np.arange(9), None, surrogate, 16)
     target = given.target[:9].astype(float)
 
     def loss(r: np.ndarray) -> np.ndarray:
         return np.sum(-target * score(r) + 0.5 * zeta * score(r) ** 2, axis=1)
 
-    told, gradient, curvature = rows.terms(raw)
-    assert_allclose(told, loss(raw), atol=2e-6)
+    computed, gradient, curvature = rows.terms(raw)
+    assert_allclose(computed, loss(raw), atol=2e-6)
     for k, step in enumerate(h * np.eye(surrogate.n_raw)):
         assert_allclose(gradient[:, k], (loss(raw + step) - loss(raw - step)) / (2 * h), atol=3e-6)
         slope = (score(raw + step) - score(raw - step)) / (2 * h)
@@ -102,7 +103,7 @@ def test_gradient_and_curvature_are_those_of_differences(surrogate: Surrogate, s
 
 def test_beyond_the_huber_threshold_there_is_no_curvature() -> None:
     surrogate = Binary(huber=0.8)
-    given = problem(surrogate, member())
+    given = stack_problem(surrogate, member())
     _, gradient, curvature = _Rows.of(given, member(), np.arange(ROWS), None, surrogate, ROWS).terms(
         np.zeros((ROWS, 1))
     )
@@ -118,8 +119,8 @@ def test_one_round_is_a_newton_step_of_each_leaf(weighted: bool) -> None:
     weights = np.random.default_rng(1).uniform(0.2, 3.0, TRAIN) if weighted else None
     one = member(weights=weights, validation=member().validation[:0])
     stump = BoostedScore(rounds=1, learning_rate=0.5, leaves=2, min_leaf=10)
-    params = fitted(Binary(), one, model=stump).select([0])
-    t, x = (part[:TRAIN].astype(float) for part in (problem(Binary()).target[:, 0], problem(Binary()).x))
+    params = boosted(Binary(), one, model=stump).select([0])
+    t, x = (part[:TRAIN].astype(float) for part in (stack_problem(Binary()).target[:, 0], stack_problem(Binary()).x))
     w = np.ones(TRAIN) if weights is None else weights / weights.mean()
     floor, ridge = np.sqrt(np.mean(w * t**2)), 1.0 / (2.0**2 * 0.5)
 
@@ -136,7 +137,7 @@ def test_one_round_is_a_newton_step_of_each_leaf(weighted: bool) -> None:
 
 
 def test_a_narrow_prior_holds_every_leaf_back() -> None:
-    wide, narrow = fitted(Binary(), member(prior_sd=10.0), member(prior_sd=0.01)).params["value"]
+    wide, narrow = boosted(Binary(), member(prior_sd=10.0), member(prior_sd=0.01)).params["value"]
     assert np.abs(narrow).max() < 0.05 * np.abs(wide).max()
 
 
@@ -149,24 +150,24 @@ def test_jax_says_what_lightgbm_says(surrogate: Surrogate, leaves: int, monkeypa
     grown, train = [], lightgbm.train
     monkeypatch.setattr(lightgbm, "train", lambda *a, **k: grown.append(train(*a, **k)) or grown[-1])
     model = replace(SMALL, leaves=leaves, min_leaf=3)
-    stack = fitted(surrogate, member(), model=model)
+    stack = boosted(surrogate, member(), model=model)
     assert 1 < stack.best_epoch[0] <= 12
     params = stack.select([0])
     # rows on the grid the trees were grown on, on the thresholds themselves, and a float32 step to either side
-    x = problem(surrogate).x
+    x = stack_problem(surrogate).x
     cuts = params["threshold"][np.isfinite(params["threshold"])]
     cuts = np.where(np.abs(cuts) < 1e-30, 0.0, cuts)  # LightGBM cuts just beside zero, and reads such numbers as zero
     cuts = np.resize(cuts, (ROWS, 3)).astype(np.float32)
     beside = [np.where(cuts == 0.0, 0.1, np.nextafter(cuts, np.float32(end))) for end in (np.inf, -np.inf)]
     for rows in (x, cuts, *(part.astype(np.float32) for part in beside)):
-        told = grown[0].predict(rows, raw_score=True, num_iteration=int(stack.best_epoch[0])).reshape(ROWS, -1)
-        found = model.apply(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), params), jnp.asarray(rows))
-        assert_allclose(found, told + params["bias"], rtol=1e-5, atol=1e-6)
+        by_lightgbm = grown[0].predict(rows, raw_score=True, num_iteration=int(stack.best_epoch[0])).reshape(ROWS, -1)
+        by_jax = model.apply(jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), params), jnp.asarray(rows))
+        assert_allclose(by_jax, by_lightgbm + params["bias"], rtol=1e-5, atol=1e-6)
 
 
 def test_a_fit_has_the_shapes_of_init() -> None:
     made = SMALL.init(jax.random.key(0), 3, 3)
-    stack = fitted(FullVector(3), member(), member(zeta=0.1))
+    stack = boosted(FullVector(3), member(), member(zeta=0.1))
     for name, leaf in made.items():
         assert stack.params[name].shape == (2, *leaf.shape)
         assert stack.params[name].dtype == np.float32
@@ -186,10 +187,10 @@ def test_trees_learn_a_step_exactly_where_it_is() -> None:
 
 def test_a_member_does_not_depend_on_its_neighbours() -> None:
     members = [member(), member(zeta=0.1), member(train=np.arange(90), seed=3), member(validation=np.arange(0))]
-    stack = fitted(Binary(), *members)
-    again = fitted(Binary(), *members[::-1])
+    stack = boosted(Binary(), *members)
+    again = boosted(Binary(), *members[::-1])
     for number, one in enumerate(members):
-        alone = fitted(Binary(), one)
+        alone = boosted(Binary(), one)
         assert alone.best_epoch[0] == stack.best_epoch[number] == again.best_epoch[3 - number]
         for name, leaf in alone.params.items():
             assert_array_equal(leaf[0], stack.params[name][number])
@@ -197,7 +198,7 @@ def test_a_member_does_not_depend_on_its_neighbours() -> None:
 
 
 def test_problems_and_tables_are_fitted_as_if_alone() -> None:
-    x, outcomes = table()
+    x, outcomes = stepped_outcomes()
     first = np.asarray(Binary().target(outcomes), np.float32)
     tables = np.concatenate([first, -first])
     two = fit_stacks(
@@ -207,19 +208,19 @@ def test_problems_and_tables_are_fitted_as_if_alone() -> None:
     assert [len(stack.members) for stack in two] == [1, 2]
     expected = [fit_stack(x, first, [member()], Binary(), SMALL)]
     expected += [fit_stack(x[:, ::-1].copy(), target, [member()], Binary(), SMALL) for target in (first, -first)]
-    found = [two[0].select([0]), two[1].select([0]), two[1].select([1])]
-    for params, alone in zip(found, expected, strict=True):
+    losses = [two[0].select([0]), two[1].select([0]), two[1].select([1])]
+    for params, alone in zip(losses, expected, strict=True):
         jax.tree.map(assert_array_equal, params, alone.params)
 
 
 def test_the_best_round_by_the_validation_loss_is_kept() -> None:
     fast = replace(SMALL, rounds=60, learning_rate=1.0, min_leaf=2)
-    stack = fitted(Binary(), member(), model=fast)
+    stack = boosted(Binary(), member(), model=fast)
     losses, best = stack.validation_loss[0], int(stack.best_epoch[0])
     assert 0 < best < len(losses) < 60, "it must stop early to test this"
     assert len(losses) == len(stack.train_loss[0]) == best + fast.patience
     assert losses[best - 1] == losses.min() == stack.best_loss[0]
-    given = problem(Binary())
+    given = stack_problem(Binary())
     raw = fast.apply(stack.select(0), jnp.asarray(given.x[TRAIN:]))
     assert_allclose(np.mean(Binary().row_loss(raw, given.target[TRAIN:], 0.7)), losses.min(), rtol=1e-4)
     assert np.any(stack.params["value"][0, best - 1])
@@ -227,7 +228,7 @@ def test_the_best_round_by_the_validation_loss_is_kept() -> None:
 
 
 def test_without_validation_rows_all_rounds_are_kept() -> None:
-    stack = fitted(Binary(), member(validation=np.arange(0)))
+    stack = boosted(Binary(), member(validation=np.arange(0)))
     assert stack.best_epoch[0] == SMALL.rounds
     assert len(stack.validation_loss[0]) == 0
     assert np.all(np.diff(stack.train_loss[0]) < 0.0)
@@ -237,7 +238,7 @@ def test_weights_count_by_their_ratios_and_zero_is_left_out() -> None:
     weights = np.random.default_rng(2).uniform(0.5, 2.0, TRAIN)
     weights[::3] = 0.0
     kept = weights > 0
-    stack = fitted(
+    stack = boosted(
         Binary(), member(weights=weights), member(weights=8.0 * weights),
         member(train=member().train[kept], weights=weights[kept]), member(),
     )  # fmt: skip
@@ -252,7 +253,7 @@ def test_validation_weights_judge_the_rounds() -> None:
     given[:20] = 1.0
     fast = replace(SMALL, rounds=60, learning_rate=1.0, min_leaf=2)
     some = member(validation=member().validation[:20])
-    stack = fitted(Binary(), member(validation_weights=given), some, member(), model=fast)
+    stack = boosted(Binary(), member(validation_weights=given), some, member(), model=fast)
     assert_allclose(stack.validation_loss[0], stack.validation_loss[1], rtol=1e-6)
     assert stack.best_epoch[0] == stack.best_epoch[1]
     assert not np.allclose(stack.validation_loss[0][:3], stack.validation_loss[2][:3], rtol=1e-2)
@@ -285,7 +286,7 @@ def test_a_step_is_learned_better_than_by_a_linear_score() -> None:
 @pytest.fixture(scope="module")
 def logged() -> tuple[GBPLNet, dict[str, np.ndarray]]:
     """Three actions, logged at random."""
-    x, outcomes = table(3)
+    x, outcomes = stepped_outcomes(3)
     action = np.random.default_rng(5).integers(0, 3, ROWS)
     data = {"X": x, "y": outcomes[np.arange(ROWS), action], "action": action, "propensity": np.full((ROWS, 3), 1 / 3)}
     policy = GBPLNet(
@@ -296,7 +297,7 @@ def logged() -> tuple[GBPLNet, dict[str, np.ndarray]]:
 
 def test_three_logged_actions(logged: tuple[GBPLNet, dict[str, np.ndarray]]) -> None:
     policy, _ = logged
-    x, outcomes = table(3, seed=1)
+    x, outcomes = stepped_outcomes(3, seed=1)
     chosen = outcomes[np.arange(ROWS), policy.predict(x)]
     assert chosen.mean() > outcomes.mean(axis=0).max() + 0.2  # over the best single action; the best policy has 0.5
     assert_allclose(policy.predict_proba(x).sum(axis=1), 1.0, rtol=1e-5)
@@ -346,7 +347,7 @@ def test_settings_are_checked(changed: dict[str, Any], message: str) -> None:
 
 
 def test_only_surrogates_are_boosted() -> None:
-    x, outcomes = table()
+    x, outcomes = stepped_outcomes()
     with pytest.raises(TypeError, match="boosts a surrogate of welfare, got GapSquare"):
         DiffReg(model=SMALL, random_state=0).fit(x, outcomes)
     with pytest.raises(TypeError, match="boosts a surrogate of welfare, got MaskedSquare"):
@@ -356,4 +357,4 @@ def test_only_surrogates_are_boosted() -> None:
 def test_lightgbm_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(ImportError, match=r"pip install 'gbpl\[boost\]'"):
-        fitted(Binary(), member())
+        boosted(Binary(), member())

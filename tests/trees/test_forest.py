@@ -13,21 +13,21 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.tree import DecisionTreeRegressor
 
 import gbpl.trees.forest
-from gbpl import Binary, FitConfig, FullVector, GBPLNet, Linear, Member, fit_stack
+from gbpl import Binary, FitConfig, ForestFeatures, FullVector, GBPLNet, Linear, Member, fit_stack
 from gbpl.fitting.members import across_folds, fold_rows, over_zeta
 from gbpl.fitting.stack import StackProblem, fit_stacks
 from gbpl.models.basis import leaf_numbers
 from gbpl.posterior.exact import Exact
 from gbpl.posterior.methods import member_posterior
 from gbpl.posterior.problem import Problem
-from gbpl.trees.forest import SIZE, ForestFeatures
+from gbpl.trees.forest import SIZE
 
 ROWS, NEW = 150, 60
 SMALL = ForestFeatures(trees=12, depth=3, components=20)
 CONFIG = FitConfig(max_epochs=3)
 
 
-def table(seed: int = 0, rows: int = ROWS + NEW) -> tuple[np.ndarray, np.ndarray]:
+def stepped_targets(seed: int = 0, rows: int = ROWS + NEW) -> tuple[np.ndarray, np.ndarray]:
     """Features, and targets with a step and a noise in them."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(rows, 4)).astype(np.float32)
@@ -38,7 +38,7 @@ def grown(
     target: np.ndarray | None = None, *, model: ForestFeatures = SMALL, **changes: Any
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """A forest of the first rows of the table, and its features of all of them."""
-    x, given = table()
+    x, given = stepped_targets()
     member = Member(np.arange(ROWS), **changes)
     return model.grow(StackProblem(x, given if target is None else target, [member]), member)
 
@@ -71,7 +71,7 @@ def test_rows_go_the_way_scikit_learn_sends_them(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(gbpl.trees.forest, "Parallel", lambda **_: lambda jobs: [f(*a, **k) for f, a, k in jobs])
     trees, _ = grown()
     assert len(made) == SMALL.trees
-    x = table()[0]
+    x = stepped_targets()[0]
     leaf = leaf_numbers(trees["feature"].astype(int), trees["threshold"], x)
     for number, tree in enumerate(made):
         theirs = tree.apply(x)
@@ -103,7 +103,7 @@ def test_leaf_numbers_of_a_tree_by_hand() -> None:
 def test_a_node_without_a_split_sends_all_to_the_left() -> None:
     trees, _ = grown(np.ones((ROWS + NEW, 1), np.float32))
     assert np.all(np.isinf(trees["threshold"]))
-    assert np.all(leaf_numbers(trees["feature"].astype(int), trees["threshold"], table()[0]) == 0)
+    assert np.all(leaf_numbers(trees["feature"].astype(int), trees["threshold"], stepped_targets()[0]) == 0)
 
 
 # -- features ---------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_node_without_a_split_sends_all_to_the_left() -> None:
 
 def test_features_of_new_rows_are_the_sums_of_leaf_values() -> None:
     trees, phi = grown()
-    x = table()[0][ROWS:]
+    x = stepped_targets()[0][ROWS:]
     expected = np.einsum("ntl,tlc->nc", indicators(trees, x), trees["value"])
     assert_allclose(phi[ROWS:], expected, atol=1e-5)
     assert_allclose(SMALL.features([trees, {}], jnp.asarray(x)), expected, atol=1e-5)
@@ -122,17 +122,19 @@ def test_features_of_training_rows_come_from_trees_that_did_not_see_them() -> No
     unseen = (~bags()).T.astype(float)
     assert 1 < unseen.sum(axis=1).min() < unseen.sum(axis=1).max() < SMALL.trees
     unseen *= SMALL.trees / unseen.sum(axis=1, keepdims=True)  # as many votes as a new row has
-    expected = np.einsum("ntl,nt,tlc->nc", indicators(trees, table()[0][:ROWS]), unseen, trees["value"])
+    expected = np.einsum("ntl,nt,tlc->nc", indicators(trees, stepped_targets()[0][:ROWS]), unseen, trees["value"])
     assert_allclose(phi[:ROWS], expected, atol=1e-5)
-    again = SMALL.training_features([trees, {}], table()[0][:ROWS], 0)
+    again = SMALL.training_features([trees, {}], stepped_targets()[0][:ROWS], 0)
     assert_allclose(again, expected, atol=1e-5)
-    assert np.abs(np.asarray(SMALL.features([trees, {}], jnp.asarray(table()[0][:ROWS]))) - expected).max() > 0.1
+    assert (
+        np.abs(np.asarray(SMALL.features([trees, {}], jnp.asarray(stepped_targets()[0][:ROWS]))) - expected).max() > 0.1
+    )
 
 
 def test_a_row_cannot_tell_its_own_target() -> None:
     """Another target of a row leaves the trees that it was not in as they are, bit for bit, and changes the others."""
     row, (before, _) = 3, grown()
-    target = table()[1].copy()
+    target = stepped_targets()[1].copy()
     target[row] += 50.0
     after, _ = grown(target)
     seen = bags()[:, row]
@@ -150,7 +152,7 @@ def test_features_are_the_leading_part_of_the_kernel() -> None:
     trees, phi = grown(model=model)
     unseen = (~bags(model)).T.astype(float)
     unseen *= SMALL.trees / unseen.sum(axis=1, keepdims=True)
-    share = (indicators(trees, table()[0][:ROWS]) * unseen[:, :, None]).reshape(ROWS, -1)
+    share = (indicators(trees, stepped_targets()[0][:ROWS]) * unseen[:, :, None]).reshape(ROWS, -1)
     centred = share - share.mean(axis=0)
     kernel = centred @ centred.T
     expected = SIZE**2 * kernel / np.mean(np.diag(kernel))
@@ -170,13 +172,13 @@ def test_rows_of_weight_zero_have_no_part_in_a_tree() -> None:
     """Neither their targets nor their number count: a leaf needs `min_leaf` rows that weigh something."""
     model, weights = replace(SMALL, min_leaf=10), np.ones(ROWS)
     weights[:100] = 0.0
-    target = table()[1].copy()
+    target = stepped_targets()[1].copy()
     target[:100] += 100.0 * np.random.default_rng(1).normal(size=(100, 1)).astype(np.float32)
     plain, poisoned = (grown(given, model=model, weights=weights)[0] for given in (None, target))
     assert_array_equal(plain["feature"], poisoned["feature"])
     assert_array_equal(plain["threshold"], poisoned["threshold"])
     assert not np.array_equal(plain["threshold"], grown(model=model)[0]["threshold"])
-    leaf = leaf_numbers(plain["feature"].astype(int), plain["threshold"], table()[0][100:ROWS])
+    leaf = leaf_numbers(plain["feature"].astype(int), plain["threshold"], stepped_targets()[0][100:ROWS])
     for number, seen in enumerate(bags()[:, 100:]):
         assert np.unique(leaf[seen, number], return_counts=True)[1].min() >= 10
 
@@ -184,13 +186,13 @@ def test_rows_of_weight_zero_have_no_part_in_a_tree() -> None:
 # -- fits -------------------------------------------------------------------------------------------------
 
 
-def members(count: int = 2) -> list[Member]:
+def folds_and_zetas(count: int = 2) -> list[Member]:
     return over_zeta(across_folds(Member(np.arange(ROWS)), fold_rows(ROWS, count, seed=0), seed=1), [1.0, 0.1])
 
 
 def test_a_fit_has_the_shapes_of_init_and_linear_scores() -> None:
-    x, target = table(rows=ROWS)
-    stack = fit_stack(x, target, members(), Binary(), SMALL, config=CONFIG)
+    x, target = stepped_targets(rows=ROWS)
+    stack = fit_stack(x, target, folds_and_zetas(), Binary(), SMALL, config=CONFIG)
     made = SMALL.init(jax.random.key(0), 4, 1)
     jax.tree.map(lambda leaf, fitted: np.testing.assert_equal(fitted.shape, (4, *leaf.shape)), made, stack.params)
     params = stack.select(0)
@@ -200,8 +202,8 @@ def test_a_fit_has_the_shapes_of_init_and_linear_scores() -> None:
 
 
 def test_members_of_one_fold_share_their_forest() -> None:
-    x, target = table(rows=ROWS)
-    stack = fit_stack(x, target, members(), Binary(), SMALL, config=CONFIG)
+    x, target = stepped_targets(rows=ROWS)
+    stack = fit_stack(x, target, folds_and_zetas(), Binary(), SMALL, config=CONFIG)
     first, other = stack.find(fold=0), stack.find(fold=1)
     for leaf in jax.tree.leaves(stack.params[0]):
         assert_array_equal(leaf[first[0]], leaf[first[1]])
@@ -210,11 +212,11 @@ def test_members_of_one_fold_share_their_forest() -> None:
 
 def test_last_layers_are_fitted_to_the_features_by_other_trees() -> None:
     """The same stack by hand: a linear score on the features of `grow`."""
-    x, target = table(rows=ROWS)
-    own = [m for m in members() if m.fold == 1]
+    x, target = stepped_targets(rows=ROWS)
+    own = [m for m in folds_and_zetas() if m.fold == 1]
     _, phi = SMALL.grow(StackProblem(x, target, own), own[0])
     linear = fit_stack(phi, target, own, Binary(), Linear(), config=CONFIG)
-    stack = fit_stack(x, target, members(), Binary(), SMALL, config=CONFIG)
+    stack = fit_stack(x, target, folds_and_zetas(), Binary(), SMALL, config=CONFIG)
     chosen = stack.find(fold=1)
     for name in ("weight", "bias"):
         assert_allclose(stack.params[1][name][chosen], linear.params[0][name], atol=1e-5)
@@ -222,7 +224,7 @@ def test_last_layers_are_fitted_to_the_features_by_other_trees() -> None:
 
 
 def test_two_problems_at_once_are_two_fits() -> None:
-    problems = [StackProblem(*table(seed, rows=ROWS), members()) for seed in (0, 1)]
+    problems = [StackProblem(*stepped_targets(seed, rows=ROWS), folds_and_zetas()) for seed in (0, 1)]
     both = fit_stacks(problems, Binary(), SMALL, config=CONFIG)
     for problem, stack in zip(problems, both, strict=True):
         alone = fit_stack(*problem, Binary(), SMALL, config=CONFIG)
@@ -232,7 +234,7 @@ def test_two_problems_at_once_are_two_fits() -> None:
 
 def test_a_member_does_not_depend_on_its_neighbours() -> None:
     """Another table, other weights, another seed beside it: a member is what it is alone, in whatever order."""
-    x, target = table(rows=ROWS)
+    x, target = stepped_targets(rows=ROWS)
     other = np.where(x[:, 1:2] > 0, 1.0, -1.0).astype(np.float32)
     rows, both = np.arange(ROWS), np.concatenate([target, other])
     weights = np.random.default_rng(3).uniform(0.2, 3.0, ROWS)
@@ -257,7 +259,7 @@ def test_a_member_does_not_depend_on_its_neighbours() -> None:
 
 def test_exact_posterior_is_ridge_on_the_features_learned_from() -> None:
     """Lambda = eta zeta Phi'Phi + I / prior_sd^2, mean Lambda^{-1} eta Phi't; Phi by trees that did not see the row."""
-    x, gap = table(rows=ROWS)
+    x, gap = stepped_targets(rows=ROWS)
     policy = GBPLNet(
         model=SMALL, surrogate=Binary(squash=False), zeta=1.0, eta=0.5, prior_sd=0.8, committee=2, random_state=0,
         fit_config=CONFIG,
@@ -277,7 +279,7 @@ def test_exact_posterior_is_ridge_on_the_features_learned_from() -> None:
 
 def test_a_long_fit_ends_at_the_mean_of_its_posterior() -> None:
     """Both minimise eta sum_i loss_i + |w|^2 / (2 prior_sd^2) on the same features; no rows stop this fit."""
-    x, target = table(rows=ROWS)
+    x, target = stepped_targets(rows=ROWS)
     member = Member(np.arange(ROWS), zeta=1.0, eta=0.5, prior_sd=0.3, seed=4)
     surrogate = Binary(squash=False)
     config = FitConfig(max_epochs=400, learning_rate=0.02, decay_steps=2000)
@@ -294,7 +296,7 @@ def test_a_long_fit_ends_at_the_mean_of_its_posterior() -> None:
 @pytest.mark.parametrize("method", ["last_layer", "laplace", "nuts"])
 def test_methods_over_all_weights_draw_the_last_layer_alone(method: str) -> None:
     """Without squashing the posterior is normal, and every method has its mean and spread."""
-    x, target = table(rows=ROWS)
+    x, target = stepped_targets(rows=ROWS)
     surrogate, few = Binary(squash=False), replace(SMALL, components=3)
     member = Member(np.arange(ROWS), prior_sd=0.5)
     config = FitConfig(max_epochs=400, learning_rate=0.02, decay_steps=2000)
@@ -313,15 +315,15 @@ def test_methods_over_all_weights_draw_the_last_layer_alone(method: str) -> None
 
 
 def test_a_forest_is_certified() -> None:
-    x, gap = table(rows=ROWS)
+    x, gap = stepped_targets(rows=ROWS)
     outcomes = np.column_stack([np.zeros(ROWS), np.clip(gap[:, 0], -2.0, 2.0)])
     policy = GBPLNet(model=SMALL, zeta=1.0, committee=2, random_state=0, fit_config=CONFIG).fit(x, outcomes)
-    found = policy.certificate(outcome_range=(-2.0, 2.0), draws=20)
-    assert -2.0 <= found.lower < found.estimate
+    certificate = policy.certificate(outcome_range=(-2.0, 2.0), draws=20)
+    assert -2.0 <= certificate.lower < certificate.estimate
 
 
 def test_three_actions_with_weights() -> None:
-    x, _ = table(rows=ROWS)
+    x, _ = stepped_targets(rows=ROWS)
     rng = np.random.default_rng(4)
     outcomes = np.column_stack([np.zeros(ROWS), 2.0 * (x[:, 0] > 0) - 1.0, 2.0 * (x[:, 1] > 0) - 1.0])
     config = FitConfig(max_epochs=25, learning_rate=0.02)
@@ -333,7 +335,7 @@ def test_three_actions_with_weights() -> None:
 
 
 def test_a_step_is_learned_better_than_by_a_linear_score() -> None:
-    x, gap = table(rows=400)
+    x, gap = stepped_targets(rows=400)
     new = np.random.default_rng(9).normal(size=(2000, 4))
     config = FitConfig(max_epochs=25, learning_rate=0.02)
 
@@ -366,6 +368,6 @@ def test_settings_are_checked(changed: dict[str, Any], message: str) -> None:
 
 
 def test_a_forest_is_no_outcome_model() -> None:
-    x, gap = table(rows=ROWS)
+    x, gap = stepped_targets(rows=ROWS)
     with pytest.raises(TypeError, match=r"ForestFeatures is a score model; .*RandomForestRegressor"):
         GBPLNet(outcome_model=SMALL, random_state=0).fit(x, gap[:, 0], action=np.arange(ROWS) % 2, propensity=0.5)

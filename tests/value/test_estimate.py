@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from sklearn.linear_model import LogisticRegression, Ridge
+from support.calls import forbid_calls
 
 from gbpl import CrossFit, EstimatedPropensityWarning, LoggedFeedback, Value, policy_value
 from gbpl.datasets import BinaryDesign, LoggedDesign
@@ -43,7 +44,7 @@ class Log(NamedTuple):
         return off_policy_value(policy, outcome, self.action, **given)
 
 
-def made_up(count: int, *, n: int = ROWS, randomized: bool = True, level: float = 2.0, seed: int = 0) -> Log:
+def random_log(count: int, *, n: int = ROWS, randomized: bool = True, level: float = 2.0, seed: int = 0) -> Log:
     rng = np.random.default_rng(seed)
     e = rng.dirichlet(np.full(count, 3.0), n)
     e = 0.1 + (1.0 - 0.1 * count) * e
@@ -57,7 +58,7 @@ def made_up(count: int, *, n: int = ROWS, randomized: bool = True, level: float 
     )  # fmt: skip
 
 
-def by_hand(log: Log, estimator: str, *options: str) -> tuple[float, float]:
+def value_by_hand(log: Log, estimator: str, *options: str) -> tuple[float, float]:
     """Estimate and standard error: means of a few numbers a row, and the delta method for what is made of them."""
     n, count = log.policy.shape
     w = [float(log.weights[i]) if "weights" in options else 1.0 for i in range(n)]
@@ -104,18 +105,18 @@ def by_hand(log: Log, estimator: str, *options: str) -> tuple[float, float]:
 @pytest.mark.parametrize("randomized", [True, False])
 @pytest.mark.parametrize("count", [2, 3])
 def test_estimate_and_error_by_hand(count: int, randomized: bool, options: tuple[str, ...], estimator: str) -> None:
-    log = made_up(count, randomized=randomized)
-    found = log.value(estimator, *options)
-    estimate, se = by_hand(log, estimator, *options)
-    assert_allclose(found.estimate, estimate)
-    assert_allclose(found.se, se)
-    assert found.estimator == estimator
-    assert len(found.influence) == ROWS
+    log = random_log(count, randomized=randomized)
+    value = log.value(estimator, *options)
+    estimate, se = value_by_hand(log, estimator, *options)
+    assert_allclose(value.estimate, estimate)
+    assert_allclose(value.se, se)
+    assert value.estimator == estimator
+    assert len(value.influence) == ROWS
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_formulas_of_the_docstring(count: int) -> None:
-    log = made_up(count)
+    log = random_log(count)
     i = np.arange(ROWS)
     r = log.policy[i, log.action] / log.propensity
     residual = log.outcome - log.outcome_mean[i, log.action]
@@ -129,7 +130,7 @@ def test_the_formulas_of_the_docstring(count: int) -> None:
 @every_estimator
 @pytest.mark.parametrize("options", [(), ("weights",), ("groups",)], ids=lambda options: "-".join(options) or "plain")
 def test_a_known_cost_moves_the_value_by_what_the_policy_spends(estimator: str, options: tuple[str, ...]) -> None:
-    log = made_up(3)
+    log = random_log(3)
     spent = np.array([sum(log.policy[i, a] * log.cost[i, a] for a in range(3)) for i in range(ROWS)])
     weights = log.weights if "weights" in options else np.ones(ROWS)
     free, net = log.value(estimator, *options), log.value(estimator, "cost", *options)
@@ -142,7 +143,7 @@ def test_a_known_cost_moves_the_value_by_what_the_policy_spends(estimator: str, 
 
 @pytest.mark.parametrize("options", [(), ("weights",), ("groups",)], ids=lambda options: "-".join(options) or "plain")
 def test_the_error_of_the_outcome_model_alone_is_that_of_the_doubly_robust_rows(options: tuple[str, ...]) -> None:
-    log = made_up(3)
+    log = random_log(3)
     model, robust = log.value("dm", *options), log.value("dr", *options)
     assert_allclose(model.se, robust.se)
     naive = mean_value(log.policy, log.outcome_mean, weights=model.weights, groups=model.groups)
@@ -151,7 +152,7 @@ def test_the_error_of_the_outcome_model_alone_is_that_of_the_doubly_robust_rows(
 
 
 def test_estimators_agree_where_the_model_has_no_error() -> None:
-    log = made_up(3)
+    log = random_log(3)
     mean = log.outcome_mean.copy()
     mean[np.arange(ROWS), log.action] = log.outcome
     exact = log._replace(outcome_mean=mean)
@@ -159,7 +160,7 @@ def test_estimators_agree_where_the_model_has_no_error() -> None:
 
 
 def test_only_ratios_of_weights_matter_and_equal_ones_are_none() -> None:
-    log = made_up(3)
+    log = random_log(3)
     for estimator in ESTIMATORS:
         weighted, scaled = log.value(estimator, "weights"), log.value(estimator, weights=5.0 * log.weights)
         assert_allclose((weighted.estimate, weighted.se), (scaled.estimate, scaled.se))
@@ -172,7 +173,7 @@ def test_only_ratios_of_weights_matter_and_equal_ones_are_none() -> None:
 
 @pytest.mark.parametrize("options", [(), ("weights", "groups")], ids=["plain", "weights-groups"])
 def test_a_constant_on_top_of_the_outcomes_moves_snipw_by_just_that(options: tuple[str, ...]) -> None:
-    log = made_up(3)
+    log = random_log(3)
     low, high = log.value("snipw", *options), log.value("snipw", *options, outcome=log.outcome + 100.0)
     assert_allclose(high.estimate, low.estimate + 100.0, rtol=1e-13)
     assert_allclose(high.se, low.se, rtol=1e-11)
@@ -181,16 +182,16 @@ def test_a_constant_on_top_of_the_outcomes_moves_snipw_by_just_that(options: tup
 
 
 def test_snipw_error_is_that_of_a_ratio_and_not_of_its_numerator() -> None:
-    log = made_up(2, n=2000, level=20.0)
+    log = random_log(2, n=2000, level=20.0)
     ratio = log.policy[np.arange(2000), log.action] / log.propensity
     spread = np.cov(ratio * log.outcome, ratio)
     value = np.sum(ratio * log.outcome) / np.sum(ratio)
     # variance of a ratio of means (Cochran, Sampling Techniques, section 6.4)
     variance = (spread[0, 0] - 2 * value * spread[0, 1] + value**2 * spread[1, 1]) / ratio.mean() ** 2 / 2000
-    found = log.value("snipw").se
-    assert_allclose(found, math.sqrt(variance))
+    error = log.value("snipw").se
+    assert_allclose(error, math.sqrt(variance))
     frozen = np.std(ratio * log.outcome / ratio.mean(), ddof=1) / math.sqrt(2000)
-    assert frozen > 4.0 * found
+    assert frozen > 4.0 * error
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +203,7 @@ def resampled() -> np.ndarray:
 @pytest.mark.parametrize("level", [0.0, 10.0])
 @pytest.mark.parametrize("count", [2, 3])
 def test_errors_agree_with_the_bootstrap(count: int, level: float, resampled: np.ndarray) -> None:
-    log = made_up(count, n=2000, level=level)
+    log = random_log(count, n=2000, level=level)
     rows = np.arange(2000)
     r = log.policy[rows, log.action] / log.propensity
     model = np.sum(log.policy * log.outcome_mean, axis=1)
@@ -220,7 +221,7 @@ def test_errors_agree_with_the_bootstrap(count: int, level: float, resampled: np
 
 
 def test_the_difference_of_identical_policies_is_exactly_zero() -> None:
-    log = made_up(3)
+    log = random_log(3)
     for estimator in ESTIMATORS:
         same = log.value(estimator, "cost", "weights", "groups") - log.value(estimator, "cost", "weights", "groups")
         assert (same.estimate, same.se, same.what) == (0.0, 0.0, "difference")
@@ -231,7 +232,7 @@ def test_the_difference_of_identical_policies_is_exactly_zero() -> None:
 @every_estimator
 @pytest.mark.parametrize("grouped", [False, True])
 def test_the_error_of_a_difference_is_paired(estimator: str, grouped: bool) -> None:
-    log = made_up(3, level=10.0)
+    log = random_log(3, level=10.0)
     options = ("weights", "groups") if grouped else ()
     other = 0.9 * log.policy + 0.1 / 3
     one, two = log.value(estimator, *options), log.value(estimator, *options, policy=other)
@@ -250,7 +251,7 @@ def test_the_error_of_a_difference_is_paired(estimator: str, grouped: bool) -> N
 
 
 def test_the_error_of_a_gain_over_the_log_is_paired() -> None:
-    log = made_up(2, level=10.0)
+    log = random_log(2, level=10.0)
     gain = log.value("dr") - logged_value(log.outcome)
     terms = log.value("dr").influence - log.outcome
     assert_allclose((gain.estimate, gain.se), (terms.mean(), terms.std(ddof=1) / math.sqrt(ROWS)))
@@ -267,12 +268,12 @@ def test_values_of_other_rows_cannot_be_subtracted() -> None:
 def test_cluster_robust_error() -> None:
     rng = np.random.default_rng(3)
     influence, weights, groups = rng.normal(size=50), rng.uniform(0.5, 2.0, 50), rng.permutation(np.arange(50) % 5)
-    found = Value(influence, "dr", weights, groups)
+    value = Value(influence, "dr", weights, groups)
     center = sum(weights * influence) / sum(weights)
     squares = 0.0
     for g in range(5):
         squares += sum(weights[i] * (influence[i] - center) for i in range(50) if groups[i] == g) ** 2
-    assert_allclose(found.se, math.sqrt(5 / 4 * squares) / sum(weights))
+    assert_allclose(value.se, math.sqrt(5 / 4 * squares) / sum(weights))
     alone = Value(influence, "dr", weights, np.arange(50))
     assert_allclose(alone.se, Value(influence, "dr", weights).se)
 
@@ -307,9 +308,9 @@ def test_a_group_of_weight_zero_is_no_group() -> None:
 def test_interval(level: float, normal: float, student: float) -> None:
     influence = np.random.default_rng(0).normal(1.0, 1.0, 50)
     for groups, reach in ((None, normal), (np.arange(50) % 5, student)):
-        found = Value(influence, "dr", groups=groups)
-        low, high = found.interval(level)
-        assert_allclose((found.estimate - low, high - found.estimate), reach * found.se, rtol=1e-6)
+        value = Value(influence, "dr", groups=groups)
+        low, high = value.interval(level)
+        assert_allclose((value.estimate - low, high - value.estimate), reach * value.se, rtol=1e-6)
     assert Value(influence, "dr").interval() == Value(influence, "dr").interval(0.95)
 
 
@@ -322,8 +323,8 @@ def test_a_level_outside_of_zero_to_one_is_refused(level: float) -> None:
 @pytest.mark.parametrize("level", [-0.3, 0.0, 0.3])
 def test_probability_positive_is_that_of_a_normal(level: float) -> None:
     influence = np.random.default_rng(0).normal(size=50)
-    found = Value(influence - influence.mean() + level, "dr")
-    assert_allclose(found.probability_positive, 0.5 * (1 + math.erf(found.estimate / found.se / math.sqrt(2))))
+    value = Value(influence - influence.mean() + level, "dr")
+    assert_allclose(value.probability_positive, 0.5 * (1 + math.erf(value.estimate / value.se / math.sqrt(2))))
 
 
 def test_probability_positive_without_error_is_sure() -> None:
@@ -331,15 +332,15 @@ def test_probability_positive_without_error_is_sure() -> None:
 
 
 def test_to_dict_is_json() -> None:
-    log = made_up(3)
+    log = random_log(3)
     for value in (log.value("dr"), log.value("snipw", "cost", "weights", "groups"), log.value("dr") - log.value("ipw")):
-        told = json.loads(json.dumps(value.to_dict(0.9), allow_nan=False))
+        as_dict = json.loads(json.dumps(value.to_dict(0.9), allow_nan=False))
         low, high = value.interval(0.9)
-        assert told == {
+        assert as_dict == {
             "what": value.what, "estimate": value.estimate, "se": value.se, "low": low, "high": high, "level": 0.9,
             "estimator": value.estimator, "rows": ROWS,
         }  # fmt: skip
-    assert (told["what"], told["estimator"]) == ("difference", "dr - ipw")
+    assert (as_dict["what"], as_dict["estimator"]) == ("difference", "dr - ipw")
 
 
 def test_a_value_says_what_it_is_and_stays_so() -> None:
@@ -359,11 +360,11 @@ def test_one_row_or_one_group_has_no_error() -> None:
 
 def test_the_logging_policy_is_worth_the_mean_outcome() -> None:
     outcome, weights = np.random.default_rng(0).normal(size=50), np.random.default_rng(1).uniform(0.5, 2.0, 50)
-    found = logged_value(outcome)
-    assert_allclose((found.estimate, found.se), (outcome.mean(), outcome.std(ddof=1) / math.sqrt(50)))
+    value = logged_value(outcome)
+    assert_allclose((value.estimate, value.se), (outcome.mean(), outcome.std(ddof=1) / math.sqrt(50)))
     weighted = logged_value(outcome, weights=weights)
     assert_allclose(weighted.estimate, sum(weights * outcome) / sum(weights))
-    assert found.estimator == "mean"
+    assert value.estimator == "mean"
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -440,7 +441,7 @@ class Fitted:
         raise AssertionError("the probabilities say it")
 
 
-def logged(seed: int = 0, **options: Any) -> LoggedFeedback:
+def labelled_log(seed: int = 0, **options: Any) -> LoggedFeedback:
     rng = np.random.default_rng(seed)
     x, e = rng.normal(size=(ROWS, 2)), 0.1 + 0.7 * rng.dirichlet(np.ones(3), ROWS)
     number = np.array([rng.choice(3, p=row) for row in e])
@@ -449,7 +450,7 @@ def logged(seed: int = 0, **options: Any) -> LoggedFeedback:
     return LoggedFeedback.of(frame, x[:, 0] * number + rng.normal(size=ROWS), np.array(COLUMNS)[number], **given)
 
 
-def expected(log: LoggedFeedback, table: np.ndarray, estimator: str = "ipw", **options: Any) -> Value:
+def value_by_propensity(log: LoggedFeedback, table: np.ndarray, estimator: str = "ipw", **options: Any) -> Value:
     e = log.propensity[np.arange(len(log)), log.action]  # type: ignore[index]
     return off_policy_value(table, log.outcome, log.action, propensity=e, estimator=estimator, **options)
 
@@ -458,9 +459,9 @@ def one_hot(labels: Any) -> np.ndarray:
     return np.array([[float(label == column) for column in COLUMNS] for label in labels])
 
 
-def assert_same(found: Value, wanted: Value) -> None:
-    assert_allclose(found.influence, wanted.influence, rtol=1e-12, atol=1e-12)
-    assert_allclose((found.estimate, found.se), (wanted.estimate, wanted.se), rtol=1e-12)
+def assert_same_value(value: Value, wanted: Value) -> None:
+    assert_allclose(value.influence, wanted.influence, rtol=1e-12, atol=1e-12)
+    assert_allclose((value.estimate, value.se), (wanted.estimate, wanted.se), rtol=1e-12)
 
 
 def some_labels() -> np.ndarray:
@@ -474,16 +475,18 @@ def some_table() -> np.ndarray:
 @pytest.mark.parametrize("rule", ["deterministic", "randomized"])
 @pytest.mark.parametrize("kind", ["list", "array", "series", "predict"])
 def test_a_label_a_row(kind: str, rule: str) -> None:
-    log, labels = logged(), some_labels()
+    log, labels = labelled_log(), some_labels()
     policy = {"list": list(labels), "array": labels, "series": pd.Series(labels), "predict": Rule(labels)}[kind]
-    assert_same(policy_value(policy, log, estimator="ipw", rule=rule), expected(log, one_hot(labels)))
+    assert_same_value(policy_value(policy, log, estimator="ipw", rule=rule), value_by_propensity(log, one_hot(labels)))
 
 
 @pytest.mark.parametrize("label", COLUMNS)
 @pytest.mark.parametrize("estimator", ["ipw", "snipw"])
 def test_a_label_for_everybody(label: str, estimator: str) -> None:
-    log = logged()
-    assert_same(policy_value(label, log, estimator=estimator), expected(log, one_hot([label] * ROWS), estimator))
+    log = labelled_log()
+    assert_same_value(
+        policy_value(label, log, estimator=estimator), value_by_propensity(log, one_hot([label] * ROWS), estimator)
+    )
 
 
 def test_numbers_as_labels() -> None:
@@ -491,41 +494,43 @@ def test_numbers_as_labels() -> None:
     log = LoggedFeedback.of(np.arange(6.0)[:, None], np.arange(6.0), number, propensity=0.5)
     first = policy_value(2, log, estimator="snipw")
     assert_allclose(first.estimate, np.mean([0.0, 2.0, 5.0]))
-    assert_same(policy_value(np.int64(2), log, estimator="snipw"), first)
-    assert_same(policy_value([2] * 6, log, estimator="snipw"), first)
+    assert_same_value(policy_value(np.int64(2), log, estimator="snipw"), first)
+    assert_same_value(policy_value([2] * 6, log, estimator="snipw"), first)
 
 
 @pytest.mark.parametrize("kind", ["table", "object", "fitted"])
 def test_probabilities_under_both_rules(kind: str) -> None:
-    log, table, labels = logged(), some_table(), some_labels()
+    log, table, labels = labelled_log(), some_table(), some_labels()
     policy = {"table": table, "object": Chances(labels, table), "fitted": Fitted(table)}[kind]
     randomized = policy_value(policy, log, estimator="ipw", rule="randomized")
-    assert_same(randomized, expected(log, table))
+    assert_same_value(randomized, value_by_propensity(log, table))
     best = one_hot([COLUMNS[list(row).index(max(row))] for row in table])
     # an object of another library decides by its own predict
     certain = one_hot(labels) if kind == "object" else best
-    assert_same(policy_value(policy, log, estimator="ipw", rule="deterministic"), expected(log, certain))
-    assert_same(policy_value(policy, log, estimator="ipw"), expected(log, certain))
+    assert_same_value(
+        policy_value(policy, log, estimator="ipw", rule="deterministic"), value_by_propensity(log, certain)
+    )
+    assert_same_value(policy_value(policy, log, estimator="ipw"), value_by_propensity(log, certain))
 
 
 def test_an_object_is_asked_about_the_features_as_they_were_given() -> None:
-    log, rule = logged(), Rule(some_labels())
+    log, rule = labelled_log(), Rule(some_labels())
     policy_value(rule, log, estimator="ipw")
     assert len(rule.asked) > 0
     assert all(asked is log.source and list(asked.columns) == ["age", "dose"] for asked in rule.asked)
 
 
 def test_a_classifier_is_a_policy() -> None:
-    log = logged()
+    log = labelled_log()
     fitted = LogisticRegression().fit(log.source, some_labels())
     labels, table = fitted.predict(log.source), fitted.predict_proba(log.source)
-    assert_same(policy_value(fitted, log, estimator="ipw"), expected(log, one_hot(labels)))
-    assert_same(policy_value(fitted, log, estimator="ipw", rule="randomized"), expected(log, table))
+    assert_same_value(policy_value(fitted, log, estimator="ipw"), value_by_propensity(log, one_hot(labels)))
+    assert_same_value(policy_value(fitted, log, estimator="ipw", rule="randomized"), value_by_propensity(log, table))
 
 
 @pytest.mark.parametrize("estimator", ["dr", "ipw", "snipw", "dm"])
 def test_gain_over_the_logging_policy(estimator: str) -> None:
-    log = logged(cost={"visit": 0.5}, sample_weight=np.random.default_rng(1).uniform(0.5, 2.0, ROWS))
+    log = labelled_log(cost={"visit": 0.5}, sample_weight=np.random.default_rng(1).uniform(0.5, 2.0, ROWS))
     value = policy_value("visit", log, estimator=estimator, nuisances=RIDGE)
     gain = policy_value("visit", log, estimator=estimator, nuisances=RIDGE, baseline="logging")
     paid = [0.5 if COLUMNS[a] == "visit" else 0.0 for a in log.action]
@@ -536,7 +541,7 @@ def test_gain_over_the_logging_policy(estimator: str) -> None:
 
 @pytest.mark.parametrize("rule", ["deterministic", "randomized"])
 def test_gain_over_another_policy(rule: str) -> None:
-    log, table, labels = logged(), some_table(), some_labels()
+    log, table, labels = labelled_log(), some_table(), some_labels()
     one = policy_value("visit", log, estimator="snipw", rule=rule)
     for baseline in ("none", labels, table, Rule(labels)):
         two = policy_value(baseline, log, estimator="snipw", rule=rule)
@@ -583,10 +588,7 @@ BAD_POLICIES: list[tuple[str, Any, dict[str, Any], str]] = [
 
 @pytest.fixture
 def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(*_: Any, **__: Any) -> Nuisances:
-        raise AssertionError("models were fitted")
-
-    monkeypatch.setattr(CrossFit, "run", run)
+    forbid_calls(monkeypatch, (CrossFit, "run"))
 
 
 @pytest.mark.usefixtures("no_fit")
@@ -597,17 +599,17 @@ def test_what_is_no_policy_is_refused_before_any_model_is_fitted(
     policy: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        policy_value(policy, logged(), **options)
+        policy_value(policy, labelled_log(), **options)
 
 
 @pytest.mark.parametrize(("baseline", "message"), [("phone", "the policy gives 'phone'"), (["none"], "got 1")])
 def test_what_is_no_baseline_is_refused(baseline: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        policy_value("none", logged(), estimator="ipw", baseline=baseline)
+        policy_value("none", labelled_log(), estimator="ipw", baseline=baseline)
 
 
 def test_snipw_of_a_policy_that_never_does_what_the_log_did_is_refused() -> None:
-    log = logged()
+    log = labelled_log()
     never = [COLUMNS[(a + 1) % 3] for a in log.action]
     with pytest.raises(ValueError, match="no row took an action this policy would take"):
         policy_value(never, log, estimator="snipw")
@@ -621,9 +623,9 @@ def test_labels_of_different_types_stay_what_they_are() -> None:
 
 
 def test_a_frame_of_probabilities_is_read_by_name() -> None:
-    log, frame = logged(), pd.DataFrame(some_table(), columns=COLUMNS)
-    found = policy_value(frame[LABELS], log, estimator="ipw", rule="randomized")
-    assert_same(found, expected(log, frame.to_numpy()))
+    log, frame = labelled_log(), pd.DataFrame(some_table(), columns=COLUMNS)
+    value = policy_value(frame[LABELS], log, estimator="ipw", rule="randomized")
+    assert_same_value(value, value_by_propensity(log, frame.to_numpy()))
 
 
 # --- policy_value: its nuisances ---------------------------------------------------------------------------------
@@ -632,23 +634,25 @@ def test_a_frame_of_probabilities_is_read_by_name() -> None:
 @every_estimator
 def test_nuisances_are_those_of_the_cross_fitting(estimator: str) -> None:
     groups = np.random.default_rng(2).integers(0, 12, ROWS)
-    log = logged(cost={"visit": 0.5}, sample_weight=np.random.default_rng(1).uniform(0.5, 2.0, ROWS), groups=groups)
-    told = RIDGE.run(log, "dr")
-    wanted = expected(
+    log = labelled_log(
+        cost={"visit": 0.5}, sample_weight=np.random.default_rng(1).uniform(0.5, 2.0, ROWS), groups=groups
+    )
+    done = RIDGE.run(log, "dr")
+    wanted = value_by_propensity(
         log, some_table(), estimator,
-        outcome_mean=told.outcome_mean, cost=log.cost, weights=log.weights, groups=log.groups,
+        outcome_mean=done.outcome_mean, cost=log.cost, weights=log.weights, groups=log.groups,
     )  # fmt: skip
-    assert_same(policy_value(some_table(), log, estimator=estimator, rule="randomized", nuisances=RIDGE), wanted)
+    assert_same_value(policy_value(some_table(), log, estimator=estimator, rule="randomized", nuisances=RIDGE), wanted)
     # an earlier result is taken as it is
-    assert_same(policy_value(some_table(), log, estimator=estimator, rule="randomized", nuisances=told), wanted)
+    assert_same_value(policy_value(some_table(), log, estimator=estimator, rule="randomized", nuisances=done), wanted)
 
 
 @pytest.mark.usefixtures("no_fit")
 def test_given_nuisances_are_not_estimated_again() -> None:
-    log = logged()
+    log = labelled_log()
     known = Nuisances(log, log.propensity, 0.0, False, np.zeros((ROWS, 3)))  # type: ignore[arg-type]
-    found = policy_value("none", log, nuisances=known)
-    assert_allclose(found.influence, policy_value("none", log, estimator="ipw", nuisances=known).influence)
+    value = policy_value("none", log, nuisances=known)
+    assert_allclose(value.influence, policy_value("none", log, estimator="ipw", nuisances=known).influence)
     with pytest.raises(ValueError, match="'dr' needs outcome_mean"):
         policy_value("none", log, nuisances=replace(known, means=None))
 
@@ -657,16 +661,16 @@ def test_propensities_are_clipped_before_they_divide() -> None:
     number = np.arange(ROWS) % 2
     log = LoggedFeedback.of(np.zeros((ROWS, 1)), np.ones(ROWS), number, propensity=0.001)
     for clip, used in ((0.0, 0.001), (0.05, 0.05), ("auto", 0.01)):
-        found = policy_value(1, log, estimator="ipw", nuisances=CrossFit(clip=clip))
-        assert_allclose(found.estimate, 0.5 / used)
+        value = policy_value(1, log, estimator="ipw", nuisances=CrossFit(clip=clip))
+        assert_allclose(value.estimate, 0.5 / used)
 
 
 def test_propensities_that_are_not_given_are_estimated_and_the_caller_told() -> None:
-    log = logged(propensity=None)
-    with pytest.warns(EstimatedPropensityWarning) as told:
-        found = policy_value("none", log, estimator="snipw")
-    assert [warning.filename for warning in told] == [__file__]
-    assert np.isfinite(found.estimate)
+    log = labelled_log(propensity=None)
+    with pytest.warns(EstimatedPropensityWarning) as warned:
+        value = policy_value("none", log, estimator="snipw")
+    assert [warning.filename for warning in warned] == [__file__]
+    assert np.isfinite(value.estimate)
 
 
 # --- Coverage ----------------------------------------------------------------------------------------------------
@@ -678,7 +682,7 @@ REPLICATIONS = 200
 def replications() -> dict[str, np.ndarray]:
     """(estimate, se, low, high) of a fixed rule and of its gain over action 0, a row for each replication."""
     design = LoggedDesign(BinaryDesign("DGP2"))
-    told: dict[str, list[tuple[float, ...]]] = {}
+    results: dict[str, list[tuple[float, ...]]] = {}
     for seed in range(REPLICATIONS):
         seen = design.sample(500, seed=1000 + seed)
         log = LoggedFeedback.of(seen.x, seen.outcome, seen.action, propensity=seen.propensity)
@@ -686,9 +690,9 @@ def replications() -> dict[str, np.ndarray]:
         rule = (seen.x[:, 0] + seen.x[:, 1] > 0).astype(int)
         for estimator in ("dr", "ipw", "snipw"):
             for name, baseline in (("value", None), ("gain", 0)):
-                found = policy_value(rule, log, estimator=estimator, baseline=baseline, nuisances=nuisances)
-                told.setdefault(f"{estimator} {name}", []).append((found.estimate, found.se, *found.interval()))
-    return {name: np.array(rows) for name, rows in told.items()}
+                value = policy_value(rule, log, estimator=estimator, baseline=baseline, nuisances=nuisances)
+                results.setdefault(f"{estimator} {name}", []).append((value.estimate, value.se, *value.interval()))
+    return {name: np.array(rows) for name, rows in results.items()}
 
 
 @pytest.mark.parametrize("name", ["value", "gain"])

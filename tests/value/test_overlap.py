@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from support.samples import drawn_actions
 
-from gbpl.value.overlap import ClipWelfare, OverlapReport, OverlapWarning, overlap_report, shorten, warn_if_weak
+from gbpl import OverlapReport, OverlapWarning
+from gbpl.value.overlap import ClipWelfare, overlap_report, shorten, warn_if_weak
 
 LABELS = {2: np.array(["control", "treated"]), 3: np.array(["none", "letter", "visit"])}
 BY_CLIP = (ClipWelfare(0.01, 0.234, 0.0015, 0.0684, 1090.1), ClipWelfare(0.1, 0.238, 0.0014, 0.3845, 2760.7))
 
 
-def log(n_actions: int, *, n: int = 400, strength: float = 2.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def drawn_log(n_actions: int, *, n: int = 400, strength: float = 2.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Actions, and the propensity of each in every row, from a softmax of random indices."""
     rng = np.random.default_rng(seed)
     index = strength * rng.normal(size=(n, n_actions))
     table = np.exp(index) / np.exp(index).sum(axis=1, keepdims=True)
-    action = (rng.random((n, 1)) > table.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    action = drawn_actions(rng, table)
     return action, table
 
 
@@ -49,7 +51,7 @@ def effective_size(weights: list[float]) -> float:
 @pytest.mark.parametrize("n_actions", [2, 3])
 def test_every_number_row_by_row(n_actions: int, vector: bool, weighted: bool) -> None:
     clip = 0.05
-    action, table = log(n_actions)
+    action, table = drawn_log(n_actions)
     n = len(action)
     rng = np.random.default_rng(1)
     sample_weight = rng.exponential(size=n) if weighted else None
@@ -97,7 +99,7 @@ def test_every_number_row_by_row(n_actions: int, vector: bool, weighted: bool) -
 
 
 def test_two_actions_are_clipped_where_e1_is_outside_the_interval() -> None:
-    action, table = log(2)
+    action, table = drawn_log(2)
     share = np.mean([not 0.1 <= e1 <= 0.9 for e1 in table[:, 1]])
     for vector in (False, True):
         assert_allclose(report_of(action, table, clip=0.1, vector=vector).clipped_fraction, share)
@@ -106,7 +108,7 @@ def test_two_actions_are_clipped_where_e1_is_outside_the_interval() -> None:
 @pytest.mark.parametrize("vector", [False, True])
 @pytest.mark.parametrize("n_actions", [2, 3])
 def test_histogram_counts_takers_and_others(n_actions: int, vector: bool) -> None:
-    action, table = log(n_actions, strength=4.0)
+    action, table = drawn_log(n_actions, strength=4.0)
     report = report_of(action, table, vector=vector)
     edges = report.histogram_edges
     assert report.histogram.shape == (n_actions, 2, len(edges) - 1)
@@ -180,22 +182,22 @@ def test_the_papers_weak_overlap_table() -> None:
     agreement with each other is tested; the sizes are tested in full. 2.5 is some four standard errors short of the
     fractions, and as good for the sizes.
     """
-    rng, found = np.random.default_rng(0), []
+    rng, measured = np.random.default_rng(0), []
     for _ in range(50):
         direction = rng.normal(size=10)
         logit = 2.52 * rng.normal(size=(6000, 10)) @ (direction / np.linalg.norm(direction))
         e1 = 1.0 / (1.0 + np.exp(-logit[:4800]))
         action = (rng.random(4800) < e1).astype(int)
         reports = [report_of(action, np.column_stack([1.0 - e1, e1]), clip=clip) for clip in PRINTED]
-        found.append([(report.clipped_fraction, report.effective_size) for report in reports])
+        measured.append([(report.clipped_fraction, report.effective_size) for report in reports])
         assert all(report.weak for report in reports)
-    error = np.std(found, axis=0, ddof=1) * np.sqrt(2.0 / 50)  # ours and the paper's
-    apart = (np.mean(found, axis=0) - np.array(list(PRINTED.values()))) / error
+    error = np.std(measured, axis=0, ddof=1) * np.sqrt(2.0 / 50)  # ours and the paper's
+    apart = (np.mean(measured, axis=0) - np.array(list(PRINTED.values()))) / error
     assert np.abs(apart).max() < 3.5, apart
 
 
-STRONG = report_of(*log(2, strength=0.3))
-WEAK = report_of(*log(2, strength=6.0, n=2000))
+STRONG = report_of(*drawn_log(2, strength=0.3))
+WEAK = report_of(*drawn_log(2, strength=6.0, n=2000))
 
 
 def test_strong_overlap_is_silent() -> None:
@@ -276,7 +278,7 @@ def test_a_randomized_log_of_many_actions_is_not_weak(spread: float) -> None:
     shares = np.geomspace(1.0, 30.0, count)
     table = shares * np.exp(spread * rng.normal(size=(n, count)))
     table /= table.sum(axis=1, keepdims=True)
-    action = (rng.random((n, 1)) > table.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    action = drawn_actions(rng, table)
     report = report_of(action, table, clip=0.02 / count)
     assert report.effective_size < 0.5 * n
     assert report.effective_size_by_action.sum() > 0.99 * n
@@ -311,7 +313,7 @@ def test_warning_has_every_number_and_the_remedy_and_points_to_its_caller() -> N
 
 
 def test_many_poor_actions_are_counted_and_some_named() -> None:
-    report = report_of(*log(34, n=400, strength=0.5))
+    report = report_of(*drawn_log(34, n=400, strength=0.5))
     (reason,) = [r for r in report.reasons() if "actions" in r]
     few = int(sum(report.effective_size_by_action < 30))
     assert few > 5
@@ -340,7 +342,7 @@ def test_printed_report_has_the_numbers() -> None:
 
 @pytest.mark.parametrize("vector", [False, True])
 def test_to_dict_is_plain_and_complete(vector: bool) -> None:
-    report = replace(report_of(*log(3), vector=vector), welfare_by_clip=BY_CLIP)
+    report = replace(report_of(*drawn_log(3), vector=vector), welfare_by_clip=BY_CLIP)
     plain = report.to_dict()
     back = json.loads(json.dumps(plain, allow_nan=False))
     assert back == plain
@@ -367,7 +369,7 @@ def test_to_dict_of_odd_labels_and_missing_numbers() -> None:
 def test_no_rows_are_kept(n_actions: int) -> None:
     sizes = set()
     for n in (200, 4000):
-        report = report_of(*log(n_actions, n=n))
+        report = report_of(*drawn_log(n_actions, n=n))
         sizes.add(tuple(np.size(getattr(report, name)) for name in report.__slots__))
         assert all(value.base is None or value.base.size < n for value in _arrays(report))  # nor behind a view
     assert len(sizes) == 1
