@@ -78,7 +78,7 @@ def test_every_method_is_in_the_contract():
     assert set(OPTIONS) == set(METHODS)
 
 
-@pytest.mark.filterwarnings("ignore::gbpl.posterior.methods.PosteriorWarning")
+@pytest.mark.filterwarnings("ignore::gbpl.posterior.problem.PosteriorWarning")
 @pytest.mark.parametrize("committee", [None, 2], ids=["one network", "committee"])
 @pytest.mark.parametrize("count", [2, 3], ids=["binary", "three actions"])
 @pytest.mark.parametrize(("method", "options"), CASES, ids=[f"{m} {next(iter(o.values()), '')}" for m, o in CASES])
@@ -399,7 +399,7 @@ def test_too_many_bootstrap_draws():
         posterior.sample(6)
 
 
-@pytest.mark.filterwarnings("ignore::gbpl.posterior.methods.PosteriorWarning")
+@pytest.mark.filterwarnings("ignore::gbpl.posterior.problem.PosteriorWarning")
 @pytest.mark.parametrize(("method", "options", "chains"), [("last_layer", {}, 1), ("sgld", OPTIONS["sgld"][0], 2)])
 def test_export_to_arviz(method, options, chains):
     pytest.importorskip("arviz")
