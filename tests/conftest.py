@@ -11,9 +11,6 @@ import pytest
 
 import gbpl.runtime.devices  # noqa: F401
 
-# The tests compile thousands of small functions: each is kept in the compilation cache, for other files and runs.
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-
 
 @pytest.fixture(autouse=True, scope="module")
 def _release_compiled_functions() -> Iterator[None]:
