@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gbpl.feedback.checks import check_features
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
-from gbpl.feedback.read import read_feedback
+from gbpl.feedback.read import Feedback, read_feedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.members import fold_rows
 from gbpl.fitting.stack import FitConfig
@@ -28,8 +28,6 @@ from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
-
-    Feedback = FullFeedback | LoggedFeedback
 
 __all__ = ["Policy", "check_positive"]
 

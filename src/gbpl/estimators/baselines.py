@@ -26,6 +26,7 @@ from sklearn.utils.validation import validate_data
 from gbpl.estimators.base import Policy
 from gbpl.feedback.full import FullFeedback, unit_of
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.read import Feedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OutcomeSquare, RowLoss, WeightedLogit
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DiffReg", "DirectDRWelfare", "DirectIPWWelfare", "DirectWelfare", "PluginReg", "PluginRegK", "WeightedLogistic",
 ]  # fmt: skip
-
-Feedback = FullFeedback | LoggedFeedback
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,10 +24,9 @@ from gbpl.tables.roles import Roles
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float
 
-    Feedback = FullFeedback | LoggedFeedback
+__all__ = ["ARGUMENTS", "FEW_ROWS", "Feedback", "TableFeedback", "check_rows", "read_feedback", "read_table"]
 
-__all__ = ["ARGUMENTS", "FEW_ROWS", "TableFeedback", "check_rows", "read_feedback", "read_table"]
-
+Feedback = FullFeedback | LoggedFeedback
 ARGUMENTS = ("X", "y", "action", "propensity", "controls", "cost", "sample_weight", "groups")  # of `fit`
 FEW_ROWS = 20
 

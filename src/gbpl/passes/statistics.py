@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.feedback.standardize import Standardizer
+from gbpl.feedback.standardize import CONSTANT, Standardizer
 from gbpl.passes.rows import Chunk, RowSource, folds_of, sample_numbers
 from gbpl.runtime.pipeline import ahead
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 __all__ = ["Moments", "RowStatistics", "read_statistics"]
-
-CONSTANT = 1e-12  # of the mean: a standard deviation up to this is rounding, not variation
 
 
 class Moments:
@@ -89,8 +87,7 @@ def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, se
         raise ValueError(f"the source has {source.n_rows} rows, and a pass over it gave {seen}; has a file changed?")
     kept = Chunk.join(parts)
     kept = kept.take(np.argsort(kept.number))
-    constant = features.sd <= CONSTANT * np.abs(features.mean)
-    standardizer = Standardizer(features.mean, np.where(constant, 1.0, features.sd))
+    standardizer = Standardizer.of_moments(features.mean, features.sd)
     if not source.logged:
         return RowStatistics(standardizer, kept, features.weight)
     _check_taken(taken, source)
