@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-import scipy.sparse.linalg
 from joblib import Parallel, delayed
 from sklearn.tree import DecisionTreeRegressor
 
@@ -41,6 +40,7 @@ __all__ = ["ForestFeatures"]
 SIZE = 4.0  # root mean square of the features of a row: weights of order one make scores of order one
 BAG_ROWS = 20_000  # rows a tree sees at most: its few leaves need no more
 ROWS = 8_192
+OVERSAMPLED, ROUNDS = 16, 8  # directions beyond those asked for, and products, of the leading components
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +203,7 @@ class ForestFeatures:
         if np.trace(covariance) < 1e-9:  # no tree has a split
             return made
         kept = min(self.components, count - 1)
-        start = np.ones(count)  # any fixed one: the result must not depend on the run
-        values, vectors = scipy.sparse.linalg.eigsh(covariance, k=kept, v0=start)
+        values, vectors = _leading(covariance, kept)
         vectors = vectors * np.sign(vectors.sum(axis=0) + 1e-30)
         size = SIZE / np.sqrt(max(float(np.sum(values)), 1e-12))
         made[:, :, :kept] = (size * vectors).reshape(self.trees, leaves, kept)
@@ -236,6 +235,19 @@ def _grown(
         threshold[place] = rounded_down(tree.threshold[number])
         waiting += [(2 * place + 1, tree.children_left[number]), (2 * place + 2, tree.children_right[number])]
     return feature, threshold
+
+
+def _leading(matrix: Float[np.ndarray, "row row"], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leading eigenvalues and eigenvectors of a symmetric matrix, by block iteration (Halko et al. 2011).
+
+    A few products of whole blocks take a tenth of the time of Lanczos steps, which are products with single vectors.
+    """
+    start = np.random.default_rng(0).standard_normal((len(matrix), min(count + OVERSAMPLED, len(matrix))))
+    block = start.astype(matrix.dtype)
+    for _ in range(ROUNDS):
+        block, _ = np.linalg.qr(matrix @ block)
+    values, turn = np.linalg.eigh(block.T @ (matrix @ block))
+    return values[-count:], block @ turn[:, -count:]
 
 
 def _share(bags: np.ndarray) -> Float[np.ndarray, "row tree"]:
