@@ -5,6 +5,7 @@ A new surrogate or model class is one file, and one line here.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,7 @@ from gbpl import (
 )
 from gbpl.certificates import bounds
 from gbpl.models.numpy_form import Networks, layer_matrix
+from gbpl.value.welfare import deterministic
 
 N = 64
 RNG = np.random.default_rng(0)
@@ -159,7 +161,9 @@ def refused(what: str, surrogate: Surrogate, model: Any) -> str:
 def fitted(surrogate: Surrogate, model: Any) -> GBPLNet:
     config = FitConfig(max_epochs=3, batch_size=32)
     policy = GBPLNet(zeta=0.5, surrogate=surrogate, model=model, committee=2, fit_config=config, random_state=0)
-    return policy.fit(X, outcomes(X, surrogate.n_actions))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*its scores call the best")
+        return policy.fit(X, outcomes(X, surrogate.n_actions))
 
 
 # -- the contract ---------------------------------------------------------------------------------------------------
@@ -171,6 +175,7 @@ def test_a_policy_is_frozen_or_refused_by_name(surrogate: Surrogate, model: Any,
     expected = policy.predict_proba(NEW)
     assert expected.shape == (N, surrogate.n_actions)
     assert_allclose(expected.sum(axis=1), 1.0, atol=1e-5)
+    assert_array_equal(policy.predict(NEW), policy.actions_[deterministic(expected)])
     if name := refused("frozen", surrogate, model):
         with pytest.raises(ValueError, match=rf"a policy of (the surrogate )?{name} .*not saved.*pickle"):
             policy.frozen(draws=0)
@@ -187,6 +192,17 @@ def test_a_policy_is_frozen_or_refused_by_name(surrogate: Surrogate, model: Any,
     probability, action = session.run(None, {"features": NEW})
     assert_allclose(probability, expected, atol=1e-5)
     assert np.mean(policy.actions_[action] != loaded.decide(NEW).action) < 0.05
+
+
+@pytest.mark.parametrize("surrogate", SURROGATES, ids=lambda part: type(part).__name__)
+def test_the_rule_is_in_the_order_of_the_estimated_outcomes(surrogate: Surrogate) -> None:
+    policy = RNG.dirichlet(np.ones(surrogate.n_actions), 400)
+    advantage = surrogate.advantage(policy)
+    assert isinstance(advantage, np.ndarray)
+    estimated = np.asarray(surrogate.outcomes(surrogate.scores_of_policy(policy), 1.0))
+    assert_allclose(advantage, estimated - estimated.mean(axis=1, keepdims=True), atol=1e-6)
+    assert_allclose(surrogate.advantage(jnp.asarray(policy)), advantage, atol=1e-6)
+    assert_array_equal(surrogate.reordered(policy), policy.argmax(axis=1) != estimated.argmax(axis=1))
 
 
 @OF_CASES

@@ -450,6 +450,52 @@ def test_population_policy_is_what_a_general_solver_finds(case, zeta, seed):
     np.testing.assert_allclose(policy, found, atol=2e-5)
 
 
+def gap_minimizer(gaps: np.ndarray, zeta: float) -> np.ndarray:
+    """Section 5.1, baseline first: of least sum_a (gap_a / sqrt(zeta) - sqrt(zeta) (2 delta_a - 1))^2 on Delta_K."""
+    root = np.sqrt(zeta)
+    return minimize_on_simplex(lambda d: np.sum((gaps / root - root * (2 * d[1:] - 1)) ** 2), len(gaps) + 1)
+
+
+@pytest.mark.parametrize("n_actions", [3, 4, 5])
+def test_the_rule_of_the_baseline_gap_is_the_best_action_of_the_population(n_actions):
+    # Section 5.1: welfare is E[Y(K) + sum_a delta_a gap_a], so the best action has the largest gap if that is above 0
+    # and is the baseline otherwise. The score 2 delta_a - 1 of the minimiser is gap_a / zeta as long as the simplex
+    # asks nothing of it, that is while the baseline has some probability. Where it has none, the order of the others
+    # is known, and with more than three actions the baseline may be better by (1 - 2 / (K - 1)) zeta, at most.
+    rng, seen = np.random.default_rng(n_actions), {True: 0, False: 0}
+    for _ in range(40):
+        gaps, zeta = rng.normal(rng.choice([-1, 0]), 0.7, size=n_actions - 1), rng.choice([0.3, 1.0, 3.0])
+        policy = gap_minimizer(gaps, zeta)
+        means = np.append(0.0, gaps)
+        chosen = BaselineGap(n_actions).advantage(policy[None])[0].argmax()
+        if 1e-4 < policy[0] < 0.06 or np.diff(np.sort(means))[-1] < 1e-3:
+            continue
+        slack = bool(policy[0] > 0.05)
+        seen[slack] += 1
+        if slack:
+            np.testing.assert_allclose(2 * policy[1:] - 1, np.maximum(gaps / zeta, -1), atol=1e-4)
+        if slack or n_actions == 3:
+            assert chosen == means.argmax()
+        else:
+            assert chosen == 1 + gaps.argmax()
+            assert means.max() - means[chosen] <= (1 - 2 / (n_actions - 1)) * zeta
+    assert min(seen.values()) > 5
+
+
+def test_four_actions_and_a_large_zeta_hide_whether_the_baseline_is_best():
+    # Section 5.1: two populations with one minimiser, the baseline best in the first and worst in the second.
+    for gap in (-0.2, 0.2):
+        np.testing.assert_allclose(gap_minimizer(np.full(3, gap), zeta=1.0), [0, 1 / 3, 1 / 3, 1 / 3], atol=1e-4)
+
+
+def test_the_most_probable_action_of_the_gap_policy_need_not_be_the_best():
+    # Section 5.1: the penalty draws delta_a to 1/2 for all but the baseline, which is the best here by 0.2.
+    policy = gap_minimizer(np.array([-0.2, -0.2]), zeta=1.0)
+    np.testing.assert_allclose(policy, [0.2, 0.4, 0.4], atol=1e-4)
+    assert BaselineGap(3).advantage(policy[None])[0].argmax() == 0
+    assert BaselineGap(3).reordered(policy[None]).all()
+
+
 @every_case
 @FEW
 @given(st.data(), zetas)

@@ -23,10 +23,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gbpl.squashing import simplex_projection
+from gbpl.huber import reduced_huber
+from gbpl.squashing import gap_advantage, simplex_projection
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
+    from jaxtyping import Array, Bool, Float
 
     Table = Array | np.ndarray
 
@@ -133,6 +134,17 @@ class Surrogate(ABC):
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
         """The inverse of `policy`; numpy in, numpy out."""
 
+    def advantage(self, policy: Float[Table, "row action"]) -> Float[Table, "row action"]:
+        """What members are averaged by, and whose largest column is the rule: in the order of the estimated outcomes.
+
+        It is centred in each row. One whose probabilities are in another order defines its own. Numpy in, numpy out.
+        """
+        return policy - 1.0 / self.n_actions
+
+    def reordered(self, policy: Float[np.ndarray, "row action"]) -> Bool[np.ndarray, " row"]:
+        """Whether the most probable action of a row is not the one whose score says that it is the best."""
+        return np.zeros(policy.shape[:-1], bool)
+
     @abstractmethod
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
         """Policy of the population minimiser of the squared loss, given the conditional means."""
@@ -153,7 +165,7 @@ class Surrogate(ABC):
         s, t = jnp.asarray(scores), jnp.asarray(target)
         if self.huber == float("inf"):
             return jnp.sum(s * (0.5 * zeta * s - t), axis=-1)
-        return jnp.sum(_reduced_huber(s, t, jnp.asarray(zeta, s.dtype), self.huber), axis=-1)
+        return jnp.sum(reduced_huber(s, t, jnp.asarray(zeta, s.dtype), self.huber), axis=-1)
 
     def row_loss(self, raw: Array, target: Array, zeta: float | Array) -> Float[Array, " row"]:
         """What a member is trained on: the reduced loss of the squashed raw output."""
@@ -174,23 +186,6 @@ class Surrogate(ABC):
             return jnp.sqrt(jnp.asarray(zeta)) * jnp.where(inside[:, None], jacobian, 0.0)
 
         return jax.vmap(row)(jnp.asarray(raw), jnp.asarray(target))
-
-
-@jax.custom_jvp
-def _reduced_huber(s: Array, t: Array, zeta: Array, c: float) -> Array:
-    """(rho(t - zeta s) - rho(t)) / zeta as the integral of psi along the path, without cancellation."""
-    lo, hi = jnp.minimum(-s, 0.0), jnp.maximum(-s, 0.0)  # the path, in units of zeta
-    enter = jnp.clip((-c - t) / zeta, lo, hi)
-    leave = jnp.clip((c - t) / zeta, lo, hi)
-    inside = (leave - enter) * (t + 0.5 * zeta * (enter + leave))
-    return jnp.sign(-s) * (inside + c * (hi - leave) - c * (enter - lo))
-
-
-@_reduced_huber.defjvp
-def _reduced_huber_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    s, t, zeta, c = primals
-    influence = -jnp.clip(t - zeta * s, -c, c)  # d/ds; the loss is only ever differentiated in the score
-    return _reduced_huber(s, t, zeta, c), influence * tangents[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +246,9 @@ class BaselineGap(Surrogate):
 
     The scores come from a softmax policy, so they keep the simplex constraint of the induced class. The
     penalty, and with it the minimiser at finite zeta, depends on the baseline.
+
+    The rule follows the scores, which are gaps over zeta, not the probabilities: the penalty draws those of all
+    actions but the baseline to 1/2 (`squashing.gap_advantage`).
     """
 
     n_actions: int = 3
@@ -271,7 +269,7 @@ class BaselineGap(Surrogate):
 
     @property
     def squashing(self) -> str:
-        return "softmax"
+        return f"gap {self.baseline}"
 
     @property
     def penalty_range(self) -> tuple[float, float]:
@@ -298,6 +296,13 @@ class BaselineGap(Surrogate):
 
     def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
         return 2.0 * self._others(policy) - 1.0
+
+    def advantage(self, policy: Float[Table, "row action"]) -> Float[Table, "row action"]:
+        return gap_advantage(policy, self.baseline)
+
+    def reordered(self, policy: Float[np.ndarray, "row action"]) -> Bool[np.ndarray, " row"]:
+        best = np.delete(policy, self.baseline, axis=-1).max(axis=-1)
+        return (best > policy[..., self.baseline]) & (best < 0.5)
 
     def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
         gaps = zeta * jnp.asarray(scores)

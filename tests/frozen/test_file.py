@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import warnings
 from dataclasses import replace
 from functools import partial
 
@@ -76,7 +77,9 @@ def fitted(name: str) -> GBPLNet:
         settings = {"fit_config": FAST, "random_state": 1, "device": "cpu"} | POLICIES[name]
         outcomes = Y3 if name.startswith("three") else Y3[:, :2]
         labels = ["none", "mail", "call"][: outcomes.shape[1]]
-        FITTED[name] = GBPLNet(actions=labels, **settings).fit(X, outcomes)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".*its scores call the best")
+            FITTED[name] = GBPLNet(actions=labels, **settings).fit(X, outcomes)
     return FITTED[name]
 
 
@@ -637,6 +640,7 @@ HOSTILE = {
     "actions nested": {"actions": [["a"], "b", "c"]},
     "twice the same": {"actions": ["a", "a", "b"]},
     "wrong squashing": {"squashing": "tanh"},
+    "a baseline that is no action": {"squashing": "gap 3"},
     "gain": {"gain": "1e400"},
     "gain true": {"gain": True},
     "names": {"features": ["a"]},

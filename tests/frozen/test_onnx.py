@@ -27,6 +27,7 @@ CENTRE, SPREAD = np.array([0.0, 2e7, -3.0, 0.5]), np.array([1.0, 2.0, 10.0, 0.01
 X = CENTRE + SPREAD * np.random.default_rng(0).normal(size=(3000, 4))
 MODELS = [*((name, (8, 5)) for name in ACTIVATIONS), ("tanh", ()), ("random features", (16,))]
 SHAPES = [(name, count) for name in SQUASHINGS for count in ((2,) if name in ("tanh", "clip") else (2, 3, 7))]
+GAPS = [("gap 0", 2), ("gap 1", 3), ("gap 4", 7)]
 
 
 def networks(activation="tanh", hidden=(8, 5), squashing="softmax", count=3, members=4):
@@ -99,7 +100,7 @@ def assert_decides_the_same(policy, exported, x=X):
 # -- the same numbers -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("squashing", "count"), SHAPES)
+@pytest.mark.parametrize(("squashing", "count"), SHAPES + GAPS)
 @pytest.mark.parametrize(("activation", "hidden"), MODELS)
 def test_a_file_gives_the_numbers_of_numpy(export, activation, hidden, squashing, count):
     policy = numpy_policy(networks(activation, hidden, squashing, count), count, squashing)
@@ -110,7 +111,7 @@ def test_a_file_gives_the_numbers_of_numpy(export, activation, hidden, squashing
     assert len(np.unique(exported[1])) > count / 2
 
 
-@pytest.mark.parametrize(("squashing", "count"), SHAPES)
+@pytest.mark.parametrize(("squashing", "count"), SHAPES + GAPS)
 @pytest.mark.parametrize("make", [splines, forests])
 def test_splines_and_forests_give_the_numbers_of_numpy(export, make, squashing, count):
     policy = numpy_policy(make(squashing=squashing, count=count), count, squashing)
@@ -194,7 +195,7 @@ def test_random_features_are_kept_once(tmp_path):
     assert (tmp_path / "20").stat().st_size - (tmp_path / "1").stat().st_size < own + 100
 
 
-@pytest.mark.parametrize(("squashing", "count"), SHAPES)
+@pytest.mark.parametrize(("squashing", "count"), SHAPES + GAPS)
 def test_a_file_is_valid_and_old_enough(tmp_path, squashing, count):
     policy = numpy_policy(networks("silu", (8,), squashing, count), count, squashing)
     to_onnx(policy, tmp_path / "p.onnx")
@@ -232,7 +233,7 @@ def test_the_first_of_the_best(export):
     assert export(numpy_policy(made), X[:9])[1].tolist() == [1] * 9
 
 
-@pytest.mark.parametrize(("squashing", "count"), SHAPES)
+@pytest.mark.parametrize(("squashing", "count"), SHAPES + GAPS)
 def test_prices_of_limited_actions(export, squashing, count):
     made, prices = networks(squashing=squashing, count=count), (0.0, 0.7, 0.2, 0.0, 0.1, 0.0, 1.0)[:count]
     free = numpy_policy(made, count, squashing, gain=GainSlope(3.0, 0.1))

@@ -252,6 +252,7 @@ def test_outcomes_as_the_committee_has_them(name):
         assert slope == pytest.approx(1.0, abs=4 * SD / np.sqrt(np.sum(truth**2)))
 
 
+@pytest.mark.filterwarnings("ignore:.*its scores call the best")
 def test_outcomes_of_a_committee_of_baseline_gaps():
     """The score of an action, 2 delta_a - 1, times zeta is what it gains over the baseline."""
     fit = path_fit("gap")

@@ -113,7 +113,10 @@ class FittedPolicy(Policy):
     # -- deciding -----------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """The randomized policy: one probability per action, columns in the order of `actions_`."""
+        """The randomized policy: one probability per action, columns in the order of `actions_`.
+
+        The most probable action is that of `predict`: the probabilities are in the order of the estimated outcomes.
+        """
         return policy_of_deviation(self._deviation(X))
 
     def _deviation(self, X: Any) -> Float[np.ndarray, "row action"]:
@@ -138,9 +141,16 @@ class FittedPolicy(Policy):
         return self.gain_slope_.gains(deviation, 0 if default is None else labels.index(default))
 
     def decision_function(self, X: Any) -> Float[np.ndarray, "..."]:
-        """Scores: f in [-1, 1] for two actions (action 1 where f >= 0), else one column per score."""
-        policy = self.predict_proba(X)
-        scores = np.asarray(self.surrogate_.scores_of_policy(policy))
+        """Scores: f in [-1, 1] for two actions (action 1 where f >= 0), else one column per score.
+
+        `surrogate_.policy(scores)` is the members' mixture of the randomized policies of sections 4 and 5. For the
+        baseline gap it differs from `predict_proba`, whose order is that of the gaps.
+        """
+        x = self._standardized(X)
+        deviation = combined_deviation(
+            self.model_, self.surrogate_, self.params_, self.member_weights_, x, mixture=True
+        )
+        scores = np.asarray(self.surrogate_.scores_of_policy(policy_of_deviation(deviation)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     # -- value --------------------------------------------------------------------------------------------

@@ -100,12 +100,13 @@ def _policies_of(params: Any, x: Array, model: ScoreModel, surrogate: Surrogate)
 _policies = quick_jit(_policies_of, static_argnames=("model", "surrogate"))
 
 
-@partial(quick_jit, static_argnames=("model", "surrogate"))
+@partial(quick_jit, static_argnames=("model", "surrogate", "mixture"))
 def _deviation(
-    params: Any, weights: Array, x: Array, *, model: ScoreModel, surrogate: Surrogate
+    params: Any, weights: Array, x: Array, *, model: ScoreModel, surrogate: Surrogate, mixture: bool
 ) -> Float[Array, "row action"]:
     policies = _policies_of(params, x, model, surrogate)
-    return jnp.tensordot(weights, policies - 1.0 / surrogate.n_actions, axes=1)
+    deviations = policies - 1.0 / surrogate.n_actions if mixture else surrogate.advantage(policies)
+    return jnp.tensordot(weights, deviations, axes=1)
 
 
 @quick_jit
@@ -147,28 +148,31 @@ def combined_deviation(
     params: Any,
     weights: Float[np.ndarray, " member"],
     x: Float[np.ndarray, "row feature"],
+    *,
+    mixture: bool = False,
 ) -> Float[np.ndarray, "row action"]:
-    """Weighted deviation of many members from uniform, sum_m weight_m (delta_m - 1/K)."""
+    """Weighted deviation of many members from uniform, sum_m weight_m advantage(delta_m).
+
+    The advantage is delta_m - 1/K where that is in the order of the outcomes; with `mixture` it always is that.
+    """
     counted = np.asarray(weights, np.float32)
     total: Any = 0.0
     for one, part, numbers in by_model(model, params):
-        total = total + _part_deviation(one, surrogate, part, counted[numbers], x)
+        total = total + _part_deviation(one, surrogate, part, counted[numbers], x, mixture)
     return total
 
 
 def _part_deviation(
-    model: ScoreModel, surrogate: Surrogate, params: Any, weights: np.ndarray, x: Float[np.ndarray, "row feature"]
+    model: ScoreModel, surrogate: Surrogate, params: Any, weights: np.ndarray, x: np.ndarray, mixture: bool
 ) -> Float[np.ndarray, "row action"]:
-    device_params, device_weights = jax.device_put((params, weights))
-    return _over_rows(
-        lambda part: _deviation(device_params, device_weights, part, model=model, surrogate=surrogate), x, axis=0
-    )
+    own = jax.device_put((params, weights))
+    return _over_rows(lambda part: _deviation(*own, part, model=model, surrogate=surrogate, mixture=mixture), x, axis=0)
 
 
 def policy_of_deviation(deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"]:
     """The simplex projection of 1/K + deviation, which keeps the order of the actions.
 
-    With weights that sum to one the policy is the members' mixture.
+    For the deviation of a mixture, with weights that sum to one, it is the members' mixture.
     """
     return _over_rows(_projected, deviation, axis=0)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gbpl.models.numpy_form import NumpyForm, dense
 from gbpl.runtime.threads import one_thread
-from gbpl.squashing import SQUASHINGS
+from gbpl.squashing import SQUASHINGS, advantage_of
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -43,7 +43,7 @@ class _ReadyPart:
 
     def __init__(self, part: Part, squashing: str, count: int) -> None:
         self.form, self.weights, self.count = part.form.shared(), part.weights, count
-        self.policy = SQUASHINGS[squashing]
+        self.advantage, self.ordered = advantage_of(squashing), squashing in SQUASHINGS
         self.drawn: dict[int, Float[np.ndarray, "basis draw_raw"]] = {}
         if part.draws is not None and part.draw_member is not None:
             for member in np.unique(part.draw_member).tolist():
@@ -54,18 +54,19 @@ class _ReadyPart:
     def add(self, x: np.ndarray, deviation: np.ndarray, taken: np.ndarray | None) -> None:
         """Add up one block of standardized rows, in place."""
         for members, basis in self.form.bases(x):
-            policies = self.policy(dense(basis, self.form.last[members]).astype(np.float64))
-            deviation += np.tensordot(self.weights[members], policies - 1.0 / self.count, axes=1)
+            advantages = self.advantage(dense(basis, self.form.last[members]).astype(np.float64))
+            deviation += np.tensordot(self.weights[members], advantages, axes=1)
             if taken is not None:
                 for place, member in enumerate(members.tolist()):
                     if member in self.drawn:
                         self._count(basis if basis.ndim == 2 else basis[place], self.drawn[member], taken)
 
     def _count(self, basis: np.ndarray, drawn: np.ndarray, taken: Int[np.ndarray, "row action"]) -> None:
-        """Add one to the action of every draw; squashing keeps the order of the raw outputs."""
+        """Add one to the action of every draw; every squashing but that of the gaps keeps the order of raw outputs."""
         raw = basis @ drawn[:-1]
         raw += drawn[-1]
         raw = raw.reshape(len(basis), -1, self.form.last.shape[2])
+        raw = raw if self.ordered else self.advantage(raw)
         chosen = (raw[..., 0] >= 0.0).astype(np.int64) if raw.shape[-1] == 1 else np.argmax(raw, axis=-1)
         chosen += self.count * np.arange(len(basis))[:, None]
         taken += np.bincount(chosen.ravel(), minlength=taken.size).reshape(taken.shape)

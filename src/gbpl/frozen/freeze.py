@@ -11,7 +11,7 @@ from gbpl.frozen.file import SavedPolicy
 from gbpl.models.base import FrozenModel, ScoreModel
 from gbpl.models.mixture import Mixture, by_model
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm, layer_matrix
-from gbpl.squashing import SQUASHINGS
+from gbpl.squashing import squashings
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -36,11 +36,11 @@ def check_model(model: ScoreModel) -> FrozenModel:
 
 
 def _squashing(surrogate: Surrogate) -> str:
-    name = surrogate.squashing
-    if name not in SQUASHINGS:
+    name, known = surrogate.squashing, squashings(surrogate.n_actions)
+    if name not in known:
         raise ValueError(
             f"a policy of the surrogate {type(surrogate).__name__} is not saved: its squashing is {name!r}, and files "
-            f"hold one of {', '.join(SQUASHINGS)}; fit with Binary, BaselineGap or FullVector, or use pickle where you "
+            f"hold one of {', '.join(known)}; fit with Binary, BaselineGap or FullVector, or use pickle where you "
             "trust the file"
         )
     return name

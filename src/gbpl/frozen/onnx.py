@@ -13,6 +13,7 @@ from gbpl.frozen.policy import NumpyPolicy
 from gbpl.models.basis import spline_basis
 from gbpl.models.numpy_form import Forests, Networks
 from gbpl.runtime.files import replacing
+from gbpl.squashing import NO_PROBABILITY, gap_doubt
 from gbpl.version import __version__
 
 __all__ = ["to_onnx"]
@@ -122,9 +123,20 @@ def _deviation(graph: _Graph, x: str, part: Part, squashing: str, width: int, co
         raw, weights = _forest_outputs(graph, x, form), weights[np.argsort(form.forest, kind="stable")]
     else:
         raw = _network_outputs(graph, x, form, width)
-    members = _squashed(graph, graph("Cast", raw, to=DOUBLE), squashing, count)
-    members = graph("Sub", members, 1.0 / count)
+    members = _advantage(graph, graph("Cast", raw, to=DOUBLE), squashing, count)
     return graph("ReduceSum", graph("Mul", members, weights[:, None, None]), [0], keepdims=0)
+
+
+def _advantage(graph: _Graph, raw: str, squashing: str, count: int) -> str:
+    """What a member adds, as `gbpl.squashing.advantage_of`."""
+    if not squashing.startswith("gap "):
+        return graph("Sub", _squashed(graph, raw, squashing, count), 1.0 / count)
+    baseline = int(squashing.removeprefix("gap "))
+    own, policies = (np.arange(count) == baseline).astype(float), _squashed(graph, raw, "softmax", count)
+    share = graph("Div", graph("Gather", policies, [baseline], axis=-1), NO_PROBABILITY)
+    missing = graph("Mul", graph("Relu", graph("Sub", 1.0, share)), gap_doubt(count) * own)
+    scores = graph("Sub", graph("Sub", graph("Mul", policies, 2.0 * (1.0 - own)), 1.0 - own), missing)
+    return graph("Sub", scores, graph("ReduceMean", scores, axes=[-1]))
 
 
 def _squashed(graph: _Graph, raw: str, squashing: str, count: int) -> str:

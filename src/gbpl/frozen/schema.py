@@ -11,7 +11,7 @@ from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.frozen.committee import Part
 from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
-from gbpl.squashing import SQUASHINGS
+from gbpl.squashing import squashings
 from gbpl.tables.encoder import Encoder
 
 __all__ = ["LABELS", "NOT_SPLIT", "policy_arguments"]
@@ -46,7 +46,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     _expect(isinstance(actions, list) and len(actions) >= 2, "it has fewer than two actions")
     _expect(all(type(label) in LABELS for label in actions), "an action is neither text nor a number")
     _expect(len({(type(label), label) for label in actions}) == len(actions), "two actions have the same label")
-    _expect(settings["squashing"] in SQUASHINGS, f"its squashing is {settings['squashing']!r:.40}")
+    _expect(settings["squashing"] in squashings(len(actions)), f"its squashing is {settings['squashing']!r:.40}")
     for name, array in arrays.items():
         _check_array(name.rpartition("/")[2], array)
     mean, scale, each = _split(settings, arrays, version)

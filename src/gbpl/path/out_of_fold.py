@@ -37,7 +37,8 @@ class OutOfFold:
     """Adds up, in one pass over the rows, the welfare of each zeta's policy on rows its member did not train on."""
 
     SUMS = (
-        "total", "total_squares", "rule", "rule_squares", "products", "randomized", "penalty", "spread", "modelled",
+        "total", "total_squares", "rule", "rule_squares", "products", "randomized", "penalty", "spread", "reordered",
+        "modelled",
     )  # fmt: skip
 
     def __init__(
@@ -57,7 +58,7 @@ class OutOfFold:
         self.rule, self.rule_squares = np.zeros(count), np.zeros(count)
         self.products = np.zeros((count, count))
         self.randomized, self.penalty, self.spread = np.zeros(count), np.zeros(count), np.zeros(count)
-        self.modelled = np.zeros(count)
+        self.reordered, self.modelled = np.zeros(count), np.zeros(count)
 
     def add(
         self,
@@ -70,7 +71,9 @@ class OutOfFold:
         weight = np.ones(len(outcomes)) if sample_weight is None else sample_weight
         rows = np.arange(len(outcomes))
         outcomes = outcomes - self.level
-        received = np.stack([outcomes[rows, deterministic(policy)] for policy in policies]).astype(np.float64)
+        advantages = self.surrogate.advantage(policies)
+        chosen = deterministic(advantages)
+        received = outcomes[rows, chosen].astype(np.float64)
         self.total += weight.sum()
         self.total_squares += (weight**2).sum()
         self.rule += received @ weight
@@ -79,9 +82,10 @@ class OutOfFold:
         self.randomized += np.einsum("zra,ra,r->z", policies, outcomes, weight)
         scores = np.asarray(self.surrogate.scores_of_policy(policies), np.float64)
         self.penalty += np.sum(scores**2, axis=2) @ weight
-        self.spread += np.sum((policies - 1.0 / policies.shape[2]) ** 2, axis=2) @ weight
+        self.spread += np.sum(advantages**2, axis=2) @ weight
+        self.reordered += self.surrogate.reordered(policies) @ weight
         if modelled is not None:
-            self.modelled += np.stack([modelled[rows, deterministic(policy)] for policy in policies]) @ weight
+            self.modelled += modelled[rows, chosen] @ weight
 
     def fresh(self) -> OutOfFold:
         """The same path, before any row."""
@@ -116,6 +120,7 @@ class OutOfFold:
             weight=np.zeros(len(self.zetas)),
             correction=self.correction,
             model=self.model,
+            reordered=self.reordered / self.total,
             modelled=self.modelled / self.total if np.any(self.modelled) else None,
         )
 
@@ -144,6 +149,7 @@ class ZetaPath:
     covariance: Float[np.ndarray, "zeta zeta"]
     model: Sequence[str] | None = None
     modelled: Float[np.ndarray, " zeta"] | None = None
+    reordered: Float[np.ndarray, " zeta"] | None = None
 
     @property
     def main_zeta(self) -> float:

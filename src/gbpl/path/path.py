@@ -30,6 +30,7 @@ from gbpl.models.base import FixedFeatures, ScoreModel
 from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
 from gbpl.path.plan import ROWS_AT_A_TIME, PathProblem, PathSettings, Plan, plan_path
 from gbpl.posterior.problem import Problem
+from gbpl.runtime.warn import warn
 from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["PathFit", "fit_paths", "weighed_fit"]
 
 STOPPING_PARTS = 5
+MANY_REORDERED = 0.05  # of the rows: more are worth a warning
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +235,7 @@ def weighed_fit(
         plan.x,
     )
     path = _weighed(sums, weigh)
+    _warn_if_reordered(path, settings.surrogate)
     deviation = fold_weights = None
     if settings.committee:
         deviation = np.empty((len(x), settings.surrogate.n_actions), np.float32)
@@ -275,6 +278,19 @@ def weighed_fit(
         target=plan.target,
         thinning=thinning,
     )
+
+
+def _warn_if_reordered(path: ZetaPath, surrogate: Surrogate) -> None:
+    """Where the randomized policy of a surrogate has another order than its scores."""
+    share = 0.0 if path.reordered is None else float(path.weight @ path.reordered)
+    if share > MANY_REORDERED:
+        kind, count = type(surrogate).__name__, surrogate.n_actions
+        hidden = " unless the baseline has hardly any probability, where a large zeta hides whether it is the best"
+        warn(
+            f"in {share:.0%} of the rows the most probable action of {kind} is not the one that its scores call the "
+            f"best; predict and gains follow the scores{hidden if count > 3 else ''}. A smaller zeta has fewer such "
+            f"rows, FullVector({count}) none"
+        )
 
 
 def _out_of_fold(plan: Plan, stack: StackFit) -> list[OutOfFold]:

@@ -89,13 +89,14 @@ def _ruled(policy: Array, rule: str) -> Float[Array, "draw row action"]:
 
 @partial(jax.jit, static_argnames=("surrogate", "rule"))
 def _policies(raw: Array, *, surrogate: Surrogate, rule: str) -> Float[Array, "draw row action"]:
-    return _ruled(surrogate.policy(surrogate.scores(raw)), rule)
+    policy = surrogate.policy(surrogate.scores(raw))
+    return policy if rule == "randomized" else _ruled(jnp.asarray(surrogate.advantage(policy)), rule)
 
 
 @partial(jax.jit, static_argnames="surrogate")
 def _deviation(scores: Array, multiplier: float, *, surrogate: Surrogate) -> Float[Array, "draw row action"]:
     """What a member adds to a committee's policy before it is projected on the simplex."""
-    return multiplier * (surrogate.policy(scores) - 1.0 / surrogate.n_actions)
+    return multiplier * jnp.asarray(surrogate.advantage(surrogate.policy(scores)))
 
 
 @partial(jax.jit, static_argnames="rule")
