@@ -24,7 +24,8 @@ import gbpl.posterior.influence
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, PosteriorError, welfare
 from gbpl.estimators.training import CALIBRATIONS, Training
 from gbpl.posterior.curvature import block_rows
-from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
+from gbpl.posterior.eta import EtaChoice, _sequential_loss, information_matching, refit_matching, safe_bayes
+from gbpl.posterior.problem import Problem
 from gbpl.posterior.refits import Refits, _deal, _within, refit
 
 N = 240
@@ -508,6 +509,8 @@ def sequential_loss(fit, number, precisions):
     at = np.concatenate([last["weight"], last["bias"][None]]).ravel()
     target = fit.target[member.table * len(fit.x) + member.validation].astype(float)
     target = target - member.zeta * value + member.zeta * jacobian @ at
+    weight = np.ones(len(target)) if member.validation_weights is None else member.validation_weights
+    weight = weight / weight.mean()
     totals = []
     for precision in precisions:
         total, rows, aims = 0.0, [], []
@@ -520,14 +523,15 @@ def sequential_loss(fit, number, precisions):
             for i in block:
                 for row, aim in zip(jacobian[i], target[i], strict=True):
                     second = (row @ mean) ** 2 + row @ covariance @ row
-                    total += member.zeta / 2 * second - aim * (row @ mean)
-            rows += list(jacobian[block].reshape(-1, len(at)))
-            aims += list(target[block].ravel())
+                    total += weight[i] * (member.zeta / 2 * second - aim * (row @ mean))
+            root = np.sqrt(weight[block])  # a row's square counts its weight
+            rows += list((root[:, None, None] * jacobian[block]).reshape(-1, len(at)))
+            aims += list((root[:, None] * target[block]).ravel())
         totals.append(total)
     return np.array(totals)
 
 
-@pytest.mark.parametrize("name", ["linear", "network", "softmax", "logged"])
+@pytest.mark.parametrize("name", ["linear", "network", "softmax", "logged", "weighted"])
 def test_safe_bayes_restated(name):
     policy, fit = fitted(name), path_fit(name)
     grid = np.array([0.1, 1.0, 5.0, 40.0, 2000.0])
@@ -545,6 +549,26 @@ def test_safe_bayes_restated(name):
     assert choice.nominal is None
     assert choice.spread is None
     assert "loss" in choice.what
+
+
+def test_a_weight_of_two_is_the_row_twice_in_safe_bayes():
+    """The conjugate posterior of rows repeated in their block; eta is per row of the repeated ones."""
+    rng = np.random.default_rng(3)
+    x, target, weight = rng.normal(size=(50, 2)), rng.normal(size=(50, 1)), rng.integers(1, 4, 50)
+    last = {"weight": rng.normal(size=(2, 1)).astype(np.float32), "bias": np.zeros(1, np.float32)}
+    problem = Problem(Linear(), Binary(squash=False), x, target, None, 0.7, 1.0, 1.5, [last])
+    precisions, expected = np.array([0.2, 1.0, 6.0]), []
+    for precision in precisions:
+        inverse, moment, total = np.eye(3) / 1.5**2, np.zeros(3), 0.0
+        for block in np.array_split(np.arange(50), 10):
+            phi, t = with_one(np.repeat(x[block], weight[block], axis=0)), np.repeat(target[block, 0], weight[block])
+            mean, covariance = np.linalg.solve(inverse, moment), np.linalg.inv(inverse)
+            total += np.sum(0.35 * ((phi @ mean) ** 2 + np.diag(phi @ covariance @ phi.T)) - t * (phi @ mean))
+            inverse = inverse + precision * 0.7**2 * phi.T @ phi
+            moment = moment + precision * 0.7 * phi.T @ t
+        expected.append(total)
+    got = weight.mean() * _sequential_loss(problem, x, target, weight, weight.mean() * precisions)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
 def test_the_grid_of_safe_bayes_is_in_units_of_the_outcome_scale():

@@ -334,6 +334,59 @@ def test_population_welfare_adds_the_noise_of_the_rows():
     assert population.sd == pytest.approx(expected, rel=0.06)
 
 
+WEIGHT = np.random.default_rng(9).integers(0, 4, 50)
+GROUP = np.random.default_rng(10).integers(0, 9, 50)
+
+
+@pytest.mark.parametrize("of", ["committee", "member"])
+def test_a_weight_of_two_is_the_row_twice(of):
+    posterior = fitted("last_layer", 3, 2).posterior()
+    asked = {"of": of, "draws": 20, "seed": 6}
+    twice = np.repeat(np.arange(50), WEIGHT)
+    for call in (posterior.welfare, posterior.regret):
+        weighted = call(NEW, MEAN[3], sample_weight=WEIGHT, **asked).values
+        np.testing.assert_allclose(weighted, call(NEW[twice], MEAN[3][twice], **asked).values, atol=1e-6)
+        assert not np.allclose(weighted, call(NEW, MEAN[3], **asked).values, atol=1e-3)
+    values = posterior.welfare(NEW, MEAN[3], sample_weight=WEIGHT, **asked).values
+    than = np.full((50, 3), 1 / 3)
+    for other, mean in (("b", MEAN[3][:, 1]), (than, MEAN[3].mean(axis=1))):
+        better = posterior.probability_better(NEW, MEAN[3], than=other, sample_weight=WEIGHT, **asked)
+        assert better == np.mean(values > WEIGHT @ mean / WEIGHT.sum())
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_rows_noise_is_that_of_a_weighted_mean_with_clusters(weighted, grouped, monkeypatch):
+    """sqrt(sum_g (sum_{i in g} w_i (v_i - mean))^2 G / (G - 1)) / sum w of every draw's values v, by plain loops."""
+    monkeypatch.setattr("gbpl.fitting.apply.BLOCK", 16)  # groups are cut by blocks of rows
+    posterior = fitted("last_layer", 2, 2).posterior()
+    asked = {"of": "member", "draws": 20, "seed": 6}
+    policies = np.asarray(posterior.surrogate.policy(posterior.scores(NEW, draws=20, seed=6)), float)
+    weight = WEIGHT if weighted else np.ones(50)
+    group = GROUP if grouped else np.arange(50)
+    expected = []
+    for policy, noise in zip(policies, np.random.default_rng([6, 1]).standard_normal(20), strict=True):
+        value = np.sum(policy * MEAN[2], axis=1)
+        mean = weight @ value / weight.sum()
+        terms = [np.sum((weight * (value - mean))[group == g]) for g in np.unique(group[weight > 0])]
+        se = np.sqrt(np.sum(np.square(terms)) * len(terms) / (len(terms) - 1)) / weight.sum()
+        expected.append(mean + se * noise)
+    given = ({"sample_weight": WEIGHT} if weighted else {}) | ({"groups": [f"g{g}" for g in group]} if grouped else {})
+    drawn = posterior.population_welfare(NEW, MEAN[2], **given, **asked).values
+    np.testing.assert_allclose(drawn, expected, atol=1e-5)
+    alone = posterior.population_welfare(NEW, MEAN[2], **given | {"groups": np.arange(50)}, **asked).values
+    assert np.allclose(alone, drawn, atol=1e-6) == (not grouped), "groups of one are no groups"
+
+
+def test_one_row_has_no_noise_to_add():
+    posterior = fitted("last_layer", 2, None).posterior()
+    with pytest.raises(ValueError, match="two or more rows of positive weight, got one; use welfare"):
+        posterior.population_welfare(NEW[:2], MEAN[2][:2], sample_weight=[1, 0], draws=4)
+    assert posterior.welfare(NEW[:1], MEAN[2][:1], draws=4).values.shape == (4,)
+    with pytest.raises(ValueError, match=r"sample_weight is -1 in row 1; a weight is >= 0"):
+        posterior.welfare(NEW[:2], MEAN[2][:2], sample_weight=[1, -1])
+
+
 def test_probability_better():
     policy = fitted("last_layer", 2, None)
     posterior = policy.posterior()

@@ -141,6 +141,9 @@ class Training:
             fit = self.fit
             rows = np.random.default_rng([seed, 2]).permutation(len(fit.x))[:SPREAD_ROWS]
             outcomes = estimated_outcomes(fit)[rows] * fit.scale
-            welfare = self.posterior().welfare(self.feedback.x[rows], outcomes, rule=rule, draws=key[1], seed=seed)
+            welfare = self.posterior().welfare(
+                self.feedback.x[rows], outcomes, rule=rule, draws=key[1], seed=seed,
+                sample_weight=None if self.feedback.weights is None else self.feedback.weights[rows],
+            )  # fmt: skip
             self._spreads[key] = welfare.values - welfare.values.mean()
         return self._spreads[key]
