@@ -288,6 +288,43 @@ def test_variational_families_reach_their_minimum_and_never_beat_the_exact():
     assert product.diagnostics["objective"] > lowest - 5 * product.diagnostics["objective_se"]
 
 
+@pytest.mark.parametrize("surrogate", [Binary(), FullVector(3), Binary(huber=0.8)], ids=["tanh", "softmax", "huber"])
+def test_the_last_layer_family_is_at_its_minimum(surrogate):
+    """J by plain Monte Carlo, with the same normals at every Gaussian: none nearby is lower, and weights count."""
+    weights = np.random.default_rng(5).uniform(0.5, 1.5, 40)
+    problem = problem_of(MLP(hidden=(3,)), surrogate, weights=weights / weights.mean(), eta=2.0)
+    best = Variational(problem)
+    assert best.full
+    phi = np.tanh(problem.x @ problem.params[0]["weight"] + problem.params[0]["bias"])
+    phi = np.column_stack([phi, np.ones(40)]).astype(float)
+    size, sd, rng = len(best.mean), problem.prior_sd, np.random.default_rng(2)
+    noise = rng.normal(size=(500, size))
+    noise = np.concatenate([noise, -noise])
+    noise = noise @ np.linalg.inv(np.linalg.cholesky(noise.T @ noise / len(noise))).T
+
+    @jax.jit
+    def losses(raw):
+        return jax.vmap(lambda r: surrogate.loss(surrogate.scores(r), problem.target, problem.zeta))(raw)
+
+    def plain(mean, root):
+        raw = np.einsum("nb,dbk->dnk", phi, (mean + noise @ root.T).reshape(len(noise), -1, surrogate.n_raw))
+        data = problem.eta * float(np.mean(np.asarray(losses(raw), float) @ problem.weights))
+        trace, log_det = np.sum(root**2), 2 * np.linalg.slogdet(root)[1]
+        return data + 0.5 * ((trace + mean @ mean) / sd**2 - size - log_det) + size * np.log(sd)
+
+    lowest = plain(best.mean, best.root)
+    value, error = best.objective()
+    assert value == pytest.approx(lowest, abs=5 * error)
+    for axis in np.eye(size):
+        for way in (-0.1, 0.1):  # standard deviations in the mean, or of a tenth more or less in a direction
+            assert plain(best.mean + way * best.root @ axis, best.root) > lowest
+            assert plain(best.mean, best.root @ (np.eye(size) + way * np.diag(axis))) > lowest
+    gaussian = LastLayer(problem)
+    assert plain(gaussian.mean, np.linalg.cholesky(gaussian.covariance)) > lowest + 0.1
+    assert np.all(np.diff(best.path) < 0)
+    assert 1 < len(best.path) < 25, "a few steps"
+
+
 def test_simulation_based_calibration_of_the_exact_posterior():
     """Parameters from the prior, data from the pseudo-likelihood: ranks among posterior draws are uniform."""
     rng = np.random.default_rng(11)
