@@ -322,8 +322,10 @@ def test_there_are_no_weights_to_draw(logged: tuple[GBPLNet, dict[str, np.ndarra
 
 
 def test_saving_is_refused(logged: tuple[GBPLNet, dict[str, np.ndarray]], tmp_path: Any) -> None:
-    with pytest.raises(ValueError, match="BoostedScore holds code, which is not saved"):
-        logged[0].save(tmp_path / "policy.gbpl")
+    for write in (logged[0].save, logged[0].to_onnx):
+        with pytest.raises(ValueError, match="BoostedScore holds code, which is neither saved nor exported; fit with"):
+            write(tmp_path / "policy.gbpl")
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- refusals ---------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
 from gbpl.frozen.file import SavedPolicy
 from gbpl.frozen.freeze import freeze
+from gbpl.frozen.onnx import to_onnx
 from gbpl.posterior.eta import EtaChoice
 from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.posterior.problem import PosteriorError
@@ -237,3 +238,7 @@ class FittedPolicy(Policy):
         `gbpl.load` reads it, decides with numpy alone and gives the same numbers to 1e-6.
         """
         self.frozen(draws=draws).save(path)
+
+    def to_onnx(self, path: Any) -> None:
+        """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
+        to_onnx(self, path)
