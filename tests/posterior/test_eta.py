@@ -26,7 +26,7 @@ from gbpl.estimators.training import CALIBRATIONS, Training
 from gbpl.posterior.curvature import block_rows
 from gbpl.posterior.eta import EtaChoice, _sequential_loss, information_matching, refit_matching, safe_bayes
 from gbpl.posterior.problem import Problem
-from gbpl.posterior.refits import Refits, _deal, _within, refit
+from gbpl.posterior.refits import Refits, _deal, _welfares, _within, refit
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -647,6 +647,51 @@ def test_models_without_a_last_layer_keep_the_fit_s_eta():
     for method in ("information_matching", "safe_bayes"):
         with pytest.raises(PosteriorError, match="needs a model with a last layer"):
             policy.calibrate_eta(method)
+
+
+PAIR = (lambda key, p, k: {"w": 0.1 * jax.random.normal(key, (p, k))}, lambda params, x: x @ params["w"])
+
+
+@cache
+def of_functions():
+    return GBPLNet(zeta=2.0, committee=2, model=PAIR, fit_config=SHORT, random_state=0).fit(X, Y2)
+
+
+def test_without_a_last_layer_what_is_refused_names_what_works():
+    policy = of_functions()
+    for method in ("information_matching", "refit_matching", "safe_bayes"):
+        with pytest.raises(PosteriorError, match=r"got FunctionModel; .*give eta a number, or use posterior\('bootstr"):
+            policy.calibrate_eta(method)
+    assert policy.posterior("laplace", structure="diag", eta=policy.calibrate_eta(weights="all").eta).default_draws
+    assert len(policy.posterior("bootstrap", refits=4).welfare(X, Y2).values) == 4
+    with pytest.raises(PosteriorError, match="use method='laplace', 'sgld' or 'bootstrap'"):
+        policy.posterior()
+
+
+@pytest.mark.parametrize("rule", ["randomized", "deterministic"])
+def test_population_welfare_without_a_last_layer_varies_as_refits_do(rule, monkeypatch):
+    """The value's error, and Student's t with the refits' variance, in outcome units; its variance is f / (f - 2)."""
+    policy = afresh(of_functions())
+    asked = []
+    made = Refits(0.02, 0.0, 30, 40)
+    with monkeypatch.context() as patch:
+        patch.setattr("gbpl.estimators.training.refit", lambda fit, **options: asked.append((fit, options)) or made)
+        drawn = policy.population_welfare(rule=rule, draws=40_000, seed=3)
+        policy.population_welfare(rule=rule, draws=50, seed=4)
+    assert asked == [(policy._training.fit, {"refits": 20, "rule": rule})], "refitted once"
+    value = policy.out_of_fold_value(rule=rule)
+    assert drawn.mean == pytest.approx(value.estimate, abs=5 * drawn.sd / 200)
+    expected = value.se**2 + policy.outcome_scale_**2 * 0.02 * 30 / 28
+    assert drawn.sd**2 == pytest.approx(expected, rel=0.04)
+    assert afresh(policy).population_welfare(rule=rule, draws=400).sd > value.se / 2, "with real refits"
+
+
+def test_refits_of_a_rule_compare_what_the_rule_takes():
+    fit, outcomes = path_fit("linear"), Y2
+    layers = [parameters(fit, number)[-1] for number in range(2)]
+    chosen = [(fit.x @ layer["weight"] + layer["bias"] >= 0)[:, 0] for layer in layers]
+    expected = [np.mean(np.where(one, outcomes[:, 1], outcomes[:, 0])) for one in chosen]
+    np.testing.assert_allclose(_welfares(fit, fit.params, 2, outcomes, "deterministic"), expected, rtol=1e-6)
 
 
 def test_what_calibrate_eta_passes_on():

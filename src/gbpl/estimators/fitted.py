@@ -178,7 +178,10 @@ class FittedPolicy(Policy):
 
         A draw is the out-of-fold value, plus a normal error with its standard error (the rows are a sample), plus the
         deviation of a posterior draw of the committee (another sample would have given another policy), which is where
-        eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them.
+        eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them. A model
+        without a last layer (trees, functions) has no such draw: its members are refitted once, with random row
+        weights, and the deviation is a draw of Student's t with the variance of the committee's welfare over refits.
+        That leaves out how the weights of the zetas would vary, which moves the randomized policy most.
 
         Out of fold means that each row is decided by the members that did not train on it. They did stop on it, which
         makes them look a little better, and they learned from fewer rows than the committee, which costs about as much;

@@ -24,7 +24,7 @@ import scipy.linalg
 from scipy.stats import norm, t
 
 from gbpl.posterior.curvature import features, last_layer, require_last_layer
-from gbpl.posterior.influence import committee_influence, estimated_outcomes, residuals
+from gbpl.posterior.influence import WITHOUT_CURVATURE, committee_influence, estimated_outcomes, residuals
 from gbpl.posterior.problem import PosteriorError, Problem
 from gbpl.posterior.refits import Refits, refit
 from gbpl.runtime.threads import one_thread
@@ -136,9 +136,9 @@ def refit_matching(
     between the refits' mean and the fit counts as well, as in Syring and Martin: a little of what regularisation costs.
     """
     _checked_level(level)
+    unit_variance = committee_influence(fit, estimated_outcomes(fit), "last_layer").unit_variance
     made = refits if isinstance(refits, Refits) else refit(fit, refits=refits, seed=seed)
     variance = made.variance + (made.bias**2 if bias else 0.0)
-    unit_variance = committee_influence(fit, estimated_outcomes(fit), "last_layer").unit_variance
     return _matched("refit_matching", fit, unit_variance, variance, level, freedom=made.freedom, refits=made.count)
 
 
@@ -160,7 +160,7 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
     for problem, member in zip(fit.problems(), fit.members, strict=True):
         if not np.isclose(member.zeta * fit.scale, zeta):
             continue
-        require_last_layer(problem.model, "SafeBayes")
+        require_last_layer(problem.model, "eta by SafeBayes", WITHOUT_CURVATURE)
         held = member.validation
         target = fit.target[member.table * len(fit.x) + held]
         with one_thread():  # many small products
