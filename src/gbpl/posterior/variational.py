@@ -70,8 +70,7 @@ class Variational(GaussianPosterior):
         self.full = family == "last_layer"
         if self.full:
             require_last_layer(problem.model, "variational")
-            self.mean, covariance, self.path = _last_layer_family(problem, steps)
-            self._root = np.linalg.cholesky(covariance)
+            self.mean, self._root, self.path = _last_layer_family(problem, steps)
             return
         vector, self.form = flatten(problem.params)
         start = (vector, np.full(len(vector), np.log(0.05 * problem.prior_sd)))
@@ -149,7 +148,7 @@ class _Point(NamedTuple):
 
 
 def _last_layer_family(problem: Problem, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and covariance of the best Gaussian, and J along the way; steps are halved until J falls."""
+    """Mean and lower root of the covariance of the best Gaussian, and J along the way."""
     start = LastLayer(problem)
     with few_threads(len(start.mean)), enable_x64(True):
         here = _point(problem, start.mean, start.root @ start.root.T)
@@ -162,7 +161,7 @@ def _last_layer_family(problem: Problem, steps: int) -> tuple[np.ndarray, np.nda
             path.append(here.value)
             if gain < CLOSE * len(here.mean):
                 break
-    return here.mean, here.covariance, np.array(path)
+        return here.mean, np.linalg.cholesky(here.covariance), np.array(path)
 
 
 def _step(problem: Problem, here: _Point) -> _Point | None:
