@@ -248,8 +248,8 @@ def sbc(replications: int) -> None:
         "SGLD": lambda: [SGLD(p, step_size=0.02, burn_in=1000, thin=100, chains=1) for p in squashed],
         "last layer": lambda: [LastLayer(p) for p in squashed],
         "Laplace, diagonal": lambda: [Laplace(p, structure="diag") for p in squashed],
-        "variational, mean field": lambda: [Variational(p, steps=1000) for p in squashed],
-        "variational, last layer": lambda: [Variational(p, family="last_layer", steps=1000) for p in squashed],
+        "variational, mean field": lambda: [Variational(p, family="mean_field", steps=1000) for p in squashed],
+        "variational, last layer": lambda: [Variational(p, family="last_layer") for p in squashed],
         "bootstrap": lambda: fit_bootstrap(
             squashed, members, data, refits=draws * replications, seed=1, config=config, device="auto", progress=None
         ),

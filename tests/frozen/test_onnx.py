@@ -8,11 +8,15 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
+from support.policies import small_net
 
-from gbpl import Encoder, to_onnx
+from gbpl import GBPL, Encoder, FitConfig, to_onnx
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.frozen.committee import Part
@@ -212,6 +216,49 @@ def test_a_file_is_valid_and_old_enough(tmp_path, squashing, count):
     assert_decides_the_same(policy, other.run(None, {"features": X[:50]}), X[:50])
 
 
+# -- from an estimator ----------------------------------------------------------------------------------------------
+
+
+def run_file(path, x):
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(["probability", "action"], {"features": np.asarray(x, np.float64)})
+
+
+@pytest.mark.parametrize("made", [small_net, GBPL], ids=["GBPLNet", "GBPL"])
+def test_an_estimator_writes_its_own_file(tmp_path, made):
+    rng = np.random.default_rng(7)
+    frame = pd.DataFrame(rng.normal(size=(120, 3)) * [1, 50, 0.1] + [0, 1e4, 2], columns=["age", "income", "rate"])
+    z = (frame.to_numpy() - [0, 1e4, 2]) / [1, 50, 0.1]
+    outcomes = np.column_stack([np.zeros(120), z[:, 0], z[:, 1]]) + 0.3 * rng.normal(size=(120, 3))
+    short = {"zeta": 1.0, "committee": 2, "fit_config": FitConfig(max_epochs=5), "random_state": 0}
+    policy = made(actions=["wait", "call", "visit"], **short).fit(frame, outcomes)
+    policy.to_onnx(tmp_path / "a.onnx")
+    to_onnx(policy, tmp_path / "b.onnx")
+    policy.frozen(draws=0).to_onnx(tmp_path / "c.onnx")
+    assert len({(tmp_path / f"{name}.onnx").read_bytes() for name in "abc"}) == 1
+    probability, action = run_file(tmp_path / "a.onnx", frame)
+    expected = policy.predict_proba(frame)
+    assert expected.std() > 0.05
+    assert_allclose(probability, expected, atol=1e-5)
+    apart = np.sort(expected, axis=1)
+    sure = apart[:, -1] - apart[:, -2] > 2e-5
+    assert_array_equal(policy.actions_[action][sure], policy.predict(frame)[sure])
+    assert told_by(tmp_path / "a.onnx") == {"actions": ["wait", "call", "visit"], "features": ["age", "income", "rate"]}
+
+
+def test_an_estimator_that_is_not_fitted_or_holds_code_writes_none(tmp_path):
+    with pytest.raises(NotFittedError):
+        small_net().to_onnx(tmp_path / "p")
+    pair = (lambda key, p, k: {"w": jnp.zeros((p, k))}, lambda params, x: x @ params["w"])
+    rng = np.random.default_rng(0)
+    policy = small_net(model=pair, fit_config=FitConfig(max_epochs=1)).fit(
+        rng.normal(size=(20, 2)), rng.normal(size=(20, 2))
+    )
+    with pytest.raises(ValueError, match="FunctionModel holds code, which is neither saved nor exported; fit with one"):
+        policy.to_onnx(tmp_path / "p")
+    assert list(tmp_path.iterdir()) == []
+
+
 # -- the rule -------------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +348,7 @@ def test_a_policy_with_an_encoder_takes_encoded_features(export, tmp_path):
 
 def test_other_things_are_refused(tmp_path, monkeypatch):
     policy = numpy_policy(networks())
-    with pytest.raises(ValueError, match=r"got Networks; a fitted one has frozen\(\)"):
+    with pytest.raises(ValueError, match=r"fitted or saved, got Networks; that of a study is study\.policy"):
         to_onnx(networks(), tmp_path / "p")
     for label in (None, (0, 1), b"a"):
         odd = np.empty(3, object)

@@ -24,8 +24,9 @@ import gbpl.posterior.influence
 from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, GBPLNet, Linear, PerAction, PosteriorError, welfare
 from gbpl.estimators.training import CALIBRATIONS, Training
 from gbpl.posterior.curvature import block_rows
-from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
-from gbpl.posterior.refits import Refits, _deal, _within, refit
+from gbpl.posterior.eta import EtaChoice, _sequential_loss, information_matching, refit_matching, safe_bayes
+from gbpl.posterior.problem import Problem
+from gbpl.posterior.refits import Refits, _deal, _welfares, _within, refit
 
 N = 240
 RNG = np.random.default_rng(0)
@@ -509,6 +510,8 @@ def sequential_loss(fit, number, precisions):
     at = np.concatenate([last["weight"], last["bias"][None]]).ravel()
     target = fit.target[member.table * len(fit.x) + member.validation].astype(float)
     target = target - member.zeta * value + member.zeta * jacobian @ at
+    weight = np.ones(len(target)) if member.validation_weights is None else member.validation_weights
+    weight = weight / weight.mean()
     totals = []
     for precision in precisions:
         total, rows, aims = 0.0, [], []
@@ -521,14 +524,15 @@ def sequential_loss(fit, number, precisions):
             for i in block:
                 for row, aim in zip(jacobian[i], target[i], strict=True):
                     second = (row @ mean) ** 2 + row @ covariance @ row
-                    total += member.zeta / 2 * second - aim * (row @ mean)
-            rows += list(jacobian[block].reshape(-1, len(at)))
-            aims += list(target[block].ravel())
+                    total += weight[i] * (member.zeta / 2 * second - aim * (row @ mean))
+            root = np.sqrt(weight[block])  # a row's square counts its weight
+            rows += list((root[:, None, None] * jacobian[block]).reshape(-1, len(at)))
+            aims += list((root[:, None] * target[block]).ravel())
         totals.append(total)
     return np.array(totals)
 
 
-@pytest.mark.parametrize("name", ["linear", "network", "softmax", "logged"])
+@pytest.mark.parametrize("name", ["linear", "network", "softmax", "logged", "weighted"])
 def test_safe_bayes_restated(name):
     policy, fit = fitted(name), path_fit(name)
     grid = np.array([0.1, 1.0, 5.0, 40.0, 2000.0])
@@ -546,6 +550,26 @@ def test_safe_bayes_restated(name):
     assert choice.nominal is None
     assert choice.spread is None
     assert "loss" in choice.what
+
+
+def test_a_weight_of_two_is_the_row_twice_in_safe_bayes():
+    """The conjugate posterior of rows repeated in their block; eta is per row of the repeated ones."""
+    rng = np.random.default_rng(3)
+    x, target, weight = rng.normal(size=(50, 2)), rng.normal(size=(50, 1)), rng.integers(1, 4, 50)
+    last = {"weight": rng.normal(size=(2, 1)).astype(np.float32), "bias": np.zeros(1, np.float32)}
+    problem = Problem(Linear(), Binary(squash=False), x, target, None, 0.7, 1.0, 1.5, [last])
+    precisions, expected = np.array([0.2, 1.0, 6.0]), []
+    for precision in precisions:
+        inverse, moment, total = np.eye(3) / 1.5**2, np.zeros(3), 0.0
+        for block in np.array_split(np.arange(50), 10):
+            phi, t = with_one(np.repeat(x[block], weight[block], axis=0)), np.repeat(target[block, 0], weight[block])
+            mean, covariance = np.linalg.solve(inverse, moment), np.linalg.inv(inverse)
+            total += np.sum(0.35 * ((phi @ mean) ** 2 + np.diag(phi @ covariance @ phi.T)) - t * (phi @ mean))
+            inverse = inverse + precision * 0.7**2 * phi.T @ phi
+            moment = moment + precision * 0.7 * phi.T @ t
+        expected.append(total)
+    got = weight.mean() * _sequential_loss(problem, x, target, weight, weight.mean() * precisions)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
 def test_the_grid_of_safe_bayes_is_in_units_of_the_outcome_scale():
@@ -624,6 +648,51 @@ def test_models_without_a_last_layer_keep_the_fit_s_eta():
     for method in ("information_matching", "safe_bayes"):
         with pytest.raises(PosteriorError, match="needs a model with a last layer"):
             policy.calibrate_eta(method)
+
+
+PAIR = (lambda key, p, k: {"w": 0.1 * jax.random.normal(key, (p, k))}, lambda params, x: x @ params["w"])
+
+
+@cache
+def of_functions():
+    return GBPLNet(zeta=2.0, committee=2, model=PAIR, fit_config=SHORT, random_state=0).fit(X, Y2)
+
+
+def test_without_a_last_layer_what_is_refused_names_what_works():
+    policy = of_functions()
+    for method in ("information_matching", "refit_matching", "safe_bayes"):
+        with pytest.raises(PosteriorError, match=r"got FunctionModel; .*give eta a number, or use posterior\('bootstr"):
+            policy.calibrate_eta(method)
+    assert policy.posterior("laplace", structure="diag", eta=policy.calibrate_eta(weights="all").eta).default_draws
+    assert len(policy.posterior("bootstrap", refits=4).welfare(X, Y2).values) == 4
+    with pytest.raises(PosteriorError, match="use method='laplace', 'sgld' or 'bootstrap'"):
+        policy.posterior()
+
+
+@pytest.mark.parametrize("rule", ["randomized", "deterministic"])
+def test_population_welfare_without_a_last_layer_varies_as_refits_do(rule, monkeypatch):
+    """The value's error, and Student's t with the refits' variance, in outcome units; its variance is f / (f - 2)."""
+    policy = afresh(of_functions())
+    asked = []
+    made = Refits(0.02, 0.0, 30, 40)
+    with monkeypatch.context() as patch:
+        patch.setattr("gbpl.estimators.training.refit", lambda fit, **options: asked.append((fit, options)) or made)
+        drawn = policy.population_welfare(rule=rule, draws=40_000, seed=3)
+        policy.population_welfare(rule=rule, draws=50, seed=4)
+    assert asked == [(policy._training.fit, {"refits": 20, "rule": rule})], "refitted once"
+    value = policy.out_of_fold_value(rule=rule)
+    assert drawn.mean == pytest.approx(value.estimate, abs=5 * drawn.sd / 200)
+    expected = value.se**2 + policy.outcome_scale_**2 * 0.02 * 30 / 28
+    assert drawn.sd**2 == pytest.approx(expected, rel=0.04)
+    assert afresh(policy).population_welfare(rule=rule, draws=400).sd > value.se / 2, "with real refits"
+
+
+def test_refits_of_a_rule_compare_what_the_rule_takes():
+    fit, outcomes = path_fit("linear"), Y2
+    layers = [parameters(fit, number)[-1] for number in range(2)]
+    chosen = [(fit.x @ layer["weight"] + layer["bias"] >= 0)[:, 0] for layer in layers]
+    expected = [np.mean(np.where(one, outcomes[:, 1], outcomes[:, 0])) for one in chosen]
+    np.testing.assert_allclose(_welfares(fit, fit.params, 2, outcomes, "deterministic"), expected, rtol=1e-6)
 
 
 def test_what_calibrate_eta_passes_on():

@@ -288,6 +288,43 @@ def test_variational_families_reach_their_minimum_and_never_beat_the_exact():
     assert product.diagnostics["objective"] > lowest - 5 * product.diagnostics["objective_se"]
 
 
+@pytest.mark.parametrize("surrogate", [Binary(), FullVector(3), Binary(huber=0.8)], ids=["tanh", "softmax", "huber"])
+def test_the_last_layer_family_is_at_its_minimum(surrogate):
+    """J by plain Monte Carlo, with the same normals at every Gaussian: none nearby is lower, and weights count."""
+    weights = np.random.default_rng(5).uniform(0.5, 1.5, 40)
+    problem = problem_of(MLP(hidden=(3,)), surrogate, weights=weights / weights.mean(), eta=2.0)
+    best = Variational(problem)
+    assert best.full
+    phi = np.tanh(problem.x @ problem.params[0]["weight"] + problem.params[0]["bias"])
+    phi = np.column_stack([phi, np.ones(40)]).astype(float)
+    size, sd, rng = len(best.mean), problem.prior_sd, np.random.default_rng(2)
+    noise = rng.normal(size=(500, size))
+    noise = np.concatenate([noise, -noise])
+    noise = noise @ np.linalg.inv(np.linalg.cholesky(noise.T @ noise / len(noise))).T
+
+    @jax.jit
+    def losses(raw):
+        return jax.vmap(lambda r: surrogate.loss(surrogate.scores(r), problem.target, problem.zeta))(raw)
+
+    def plain(mean, root):
+        raw = np.einsum("nb,dbk->dnk", phi, (mean + noise @ root.T).reshape(len(noise), -1, surrogate.n_raw))
+        data = problem.eta * float(np.mean(np.asarray(losses(raw), float) @ problem.weights))
+        trace, log_det = np.sum(root**2), 2 * np.linalg.slogdet(root)[1]
+        return data + 0.5 * ((trace + mean @ mean) / sd**2 - size - log_det) + size * np.log(sd)
+
+    lowest = plain(best.mean, best.root)
+    value, error = best.objective()
+    assert value == pytest.approx(lowest, abs=5 * error)
+    for axis in np.eye(size):
+        for way in (-0.1, 0.1):  # standard deviations in the mean, or of a tenth more or less in a direction
+            assert plain(best.mean + way * best.root @ axis, best.root) > lowest
+            assert plain(best.mean, best.root @ (np.eye(size) + way * np.diag(axis))) > lowest
+    gaussian = LastLayer(problem)
+    assert plain(gaussian.mean, np.linalg.cholesky(gaussian.covariance)) > lowest + 0.1
+    assert np.all(np.diff(best.path) < 0)
+    assert 1 < len(best.path) < 25, "a few steps"
+
+
 def test_simulation_based_calibration_of_the_exact_posterior():
     """Parameters from the prior, data from the pseudo-likelihood: ranks among posterior draws are uniform."""
     rng = np.random.default_rng(11)
@@ -332,6 +369,59 @@ def test_population_welfare_adds_the_noise_of_the_rows():
     row_variance = np.mean([np.var(np.sum(p * outcomes, axis=1)) for p in policies])
     expected = np.sqrt(here.sd**2 + row_variance / len(NEW))
     assert population.sd == pytest.approx(expected, rel=0.06)
+
+
+WEIGHT = np.random.default_rng(9).integers(0, 4, 50)
+GROUP = np.random.default_rng(10).integers(0, 9, 50)
+
+
+@pytest.mark.parametrize("of", ["committee", "member"])
+def test_a_weight_of_two_is_the_row_twice(of):
+    posterior = fitted("last_layer", 3, 2).posterior()
+    asked = {"of": of, "draws": 20, "seed": 6}
+    twice = np.repeat(np.arange(50), WEIGHT)
+    for call in (posterior.welfare, posterior.regret):
+        weighted = call(NEW, MEAN[3], sample_weight=WEIGHT, **asked).values
+        np.testing.assert_allclose(weighted, call(NEW[twice], MEAN[3][twice], **asked).values, atol=1e-6)
+        assert not np.allclose(weighted, call(NEW, MEAN[3], **asked).values, atol=1e-3)
+    values = posterior.welfare(NEW, MEAN[3], sample_weight=WEIGHT, **asked).values
+    than = np.full((50, 3), 1 / 3)
+    for other, mean in (("b", MEAN[3][:, 1]), (than, MEAN[3].mean(axis=1))):
+        better = posterior.probability_better(NEW, MEAN[3], than=other, sample_weight=WEIGHT, **asked)
+        assert better == np.mean(values > WEIGHT @ mean / WEIGHT.sum())
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_rows_noise_is_that_of_a_weighted_mean_with_clusters(weighted, grouped, monkeypatch):
+    """sqrt(sum_g (sum_{i in g} w_i (v_i - mean))^2 G / (G - 1)) / sum w of every draw's values v, by plain loops."""
+    monkeypatch.setattr("gbpl.fitting.apply.BLOCK", 16)  # groups are cut by blocks of rows
+    posterior = fitted("last_layer", 2, 2).posterior()
+    asked = {"of": "member", "draws": 20, "seed": 6}
+    policies = np.asarray(posterior.surrogate.policy(posterior.scores(NEW, draws=20, seed=6)), float)
+    weight = WEIGHT if weighted else np.ones(50)
+    group = GROUP if grouped else np.arange(50)
+    expected = []
+    for policy, noise in zip(policies, np.random.default_rng([6, 1]).standard_normal(20), strict=True):
+        value = np.sum(policy * MEAN[2], axis=1)
+        mean = weight @ value / weight.sum()
+        terms = [np.sum((weight * (value - mean))[group == g]) for g in np.unique(group[weight > 0])]
+        se = np.sqrt(np.sum(np.square(terms)) * len(terms) / (len(terms) - 1)) / weight.sum()
+        expected.append(mean + se * noise)
+    given = ({"sample_weight": WEIGHT} if weighted else {}) | ({"groups": [f"g{g}" for g in group]} if grouped else {})
+    drawn = posterior.population_welfare(NEW, MEAN[2], **given, **asked).values
+    np.testing.assert_allclose(drawn, expected, atol=1e-5)
+    alone = posterior.population_welfare(NEW, MEAN[2], **given | {"groups": np.arange(50)}, **asked).values
+    assert np.allclose(alone, drawn, atol=1e-6) == (not grouped), "groups of one are no groups"
+
+
+def test_one_row_has_no_noise_to_add():
+    posterior = fitted("last_layer", 2, None).posterior()
+    with pytest.raises(ValueError, match="two or more rows of positive weight, got one; use welfare"):
+        posterior.population_welfare(NEW[:2], MEAN[2][:2], sample_weight=[1, 0], draws=4)
+    assert posterior.welfare(NEW[:1], MEAN[2][:1], draws=4).values.shape == (4,)
+    with pytest.raises(ValueError, match=r"sample_weight is -1 in row 1; a weight is >= 0"):
+        posterior.welfare(NEW[:2], MEAN[2][:2], sample_weight=[1, -1])
 
 
 def test_probability_better():

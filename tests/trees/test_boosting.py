@@ -321,9 +321,22 @@ def test_there_are_no_weights_to_draw(logged: tuple[GBPLNet, dict[str, np.ndarra
         logged[0].posterior(method)
 
 
+def test_values_need_no_last_layer(logged: tuple[GBPLNet, dict[str, np.ndarray]]) -> None:
+    policy, _ = logged
+    drawn, value = policy.population_welfare(rule="deterministic", draws=2000), policy.out_of_fold_value()
+    assert drawn.mean == pytest.approx(value.estimate, abs=0.5 * value.se)
+    assert value.se < drawn.sd < 4.0 * value.se
+    with pytest.raises(PosteriorError, match=r"got BoostedScore; give eta a number, or use posterior\('bootstrap'\)"):
+        policy.calibrate_eta()
+    with pytest.raises(PosteriorError, match=r"BoostedScore has no weights .* give eta a number"):
+        policy.calibrate_eta(weights="all")
+
+
 def test_saving_is_refused(logged: tuple[GBPLNet, dict[str, np.ndarray]], tmp_path: Any) -> None:
-    with pytest.raises(ValueError, match="BoostedScore holds code, which is not saved"):
-        logged[0].save(tmp_path / "policy.gbpl")
+    for write in (logged[0].save, logged[0].to_onnx):
+        with pytest.raises(ValueError, match="BoostedScore holds code, which is neither saved nor exported; fit with"):
+            write(tmp_path / "policy.gbpl")
+    assert list(tmp_path.iterdir()) == []
 
 
 # -- refusals ---------------------------------------------------------------------------------------------

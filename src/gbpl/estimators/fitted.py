@@ -15,6 +15,7 @@ from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
 from gbpl.frozen.file import SavedPolicy
 from gbpl.frozen.freeze import freeze
+from gbpl.frozen.onnx import to_onnx
 from gbpl.posterior.eta import EtaChoice
 from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.posterior.problem import PosteriorError
@@ -187,7 +188,10 @@ class FittedPolicy(Policy):
 
         A draw is the out-of-fold value, plus a normal error with its standard error (the rows are a sample), plus the
         deviation of a posterior draw of the committee (another sample would have given another policy), which is where
-        eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them.
+        eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them. A model
+        without a last layer (trees, functions) has no such draw: its members are refitted once, with random row
+        weights, and the deviation is a draw of Student's t with the variance of the committee's welfare over refits.
+        That leaves out how the weights of the zetas would vary, which moves the randomized policy most.
 
         Out of fold means that each row is decided by the members that did not train on it. They did stop on it, which
         makes them look a little better, and they learned from fewer rows than the committee, which costs about as much;
@@ -247,3 +251,7 @@ class FittedPolicy(Policy):
         `gbpl.load` reads it, decides with numpy alone and gives the same numbers to 1e-6.
         """
         self.frozen(draws=draws).save(path)
+
+    def to_onnx(self, path: Any) -> None:
+        """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
+        to_onnx(self, path)

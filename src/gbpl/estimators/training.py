@@ -25,6 +25,7 @@ from gbpl.posterior.last_layer import LastLayer
 from gbpl.posterior.methods import METHODS, member_posterior
 from gbpl.posterior.posterior import Posterior
 from gbpl.posterior.problem import PosteriorError
+from gbpl.posterior.refits import Refits, refit
 from gbpl.value.evaluate import Evaluator
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
 }
 AUTO_CALIBRATION = "information_matching"  # of eta="auto"
 SPREAD_ROWS = 4_000  # of the posterior's share in the population welfare
+SPREAD_REFITS = 20  # at least, for the same share of a model without a last layer
 KEPT_POSTERIOR = 100 << 20  # bytes of Cholesky factors up to which the default posterior is kept
 DRAWS = 400
 
@@ -51,6 +53,7 @@ class Training:
     def __init__(self, fit: PathFit, feedback: FullFeedback, nuisances: Nuisances | None) -> None:
         self.fit, self.feedback, self.nuisances = fit, feedback, nuisances
         self._posterior: Posterior | None = None
+        self._refits: dict[str, Refits] = {}
         self._spreads: dict[tuple[str, int, int], Float[np.ndarray, " draw"]] = {}
 
     def evaluator(self, estimator: str) -> Evaluator:
@@ -134,13 +137,28 @@ class Training:
     def spread(self, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
         """Welfare of posterior draws of the committee on training rows, less its mean; computed once.
 
-        Outcomes are those that the committee estimates: the rows' own have been used in the fit.
+        Outcomes are those that the committee estimates: the rows' own have been used in the fit. Without a last layer
+        there is no such draw, and the spread is that of refits.
         """
+        if not has_last_layer(self.fit.model):
+            return self._refitted_spread(rule, draws, seed)
         key = rule, min(draws, DRAWS), seed
         if key not in self._spreads:
             fit = self.fit
             rows = np.random.default_rng([seed, 2]).permutation(len(fit.x))[:SPREAD_ROWS]
             outcomes = estimated_outcomes(fit)[rows] * fit.scale
-            welfare = self.posterior().welfare(self.feedback.x[rows], outcomes, rule=rule, draws=key[1], seed=seed)
+            welfare = self.posterior().welfare(
+                self.feedback.x[rows], outcomes, rule=rule, draws=key[1], seed=seed,
+                sample_weight=None if self.feedback.weights is None else self.feedback.weights[rows],
+            )  # fmt: skip
             self._spreads[key] = welfare.values - welfare.values.mean()
         return self._spreads[key]
+
+    def _refitted_spread(self, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
+        """Draws with the variance of the committee's welfare over refits with random row weights; refitted once."""
+        fit = self.fit
+        if rule not in self._refits:
+            self._refits[rule] = refit(fit, refits=max(SPREAD_REFITS, len(fit.every)), rule=rule)
+        made = self._refits[rule]
+        sd = np.sqrt(made.variance / fit.thinning) * fit.scale
+        return sd * np.random.default_rng([seed, 2]).standard_t(made.freedom, draws)

@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gbpl.frozen.committee import Part
+from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
 from gbpl.frozen.schema import LABELS, NOT_SPLIT, policy_arguments
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
@@ -58,6 +59,10 @@ class SavedPolicy(NumpyPolicy):
         content = _content(self)
         with replacing(Path(path)) as name:
             name.write_bytes(content)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
+        to_onnx(self, path)
 
     def report(self, path: str | Path | None = None) -> str:
         """The report of the study the policy comes from, one HTML page; written to `path` if there is one."""

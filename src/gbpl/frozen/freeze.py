@@ -28,9 +28,9 @@ def check_model(model: ScoreModel) -> FrozenModel:
     """The model; refuses one that has no numpy form, of which nothing can be saved."""
     if not isinstance(model, FrozenModel):
         raise ValueError(
-            f"a policy of {type(model).__name__} holds code, which is not saved; save one of MLP, Linear, "
-            "RandomFeatures, Splines or ForestFeatures, give the model a method frozen(params, n_features), or use "
-            "pickle where you trust the file"
+            f"a policy of {type(model).__name__} holds code, which is neither saved nor exported; fit with one of MLP, "
+            "Linear, RandomFeatures, Splines or ForestFeatures, give the model a method frozen(params, n_features), or "
+            "use pickle where you trust the file"
         )
     return model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -16,11 +16,20 @@ from gbpl.runtime.files import replacing
 from gbpl.squashing import NO_PROBABILITY, gap_doubt
 from gbpl.version import __version__
 
-__all__ = ["to_onnx"]
+__all__ = ["FreezablePolicy", "to_onnx"]
 
 OPSET, IR = 17, 8  # old enough for onnxruntime 1.17
 FLOAT, INT64, DOUBLE = 1, 7, 11  # as onnx.TensorProto numbers them
 ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "silu": "Sigmoid", "cos": "Cos"}
+
+
+@runtime_checkable
+class FreezablePolicy(Protocol):
+    """A fitted policy that can be written in numpy alone, as every estimator with members can."""
+
+    def frozen(self, *, draws: int = 400) -> NumpyPolicy:
+        """The policy without its training rows, with some draws of its posterior."""
+        ...
 
 
 class _Graph:
@@ -177,8 +186,8 @@ def _graph(policy: NumpyPolicy) -> _Graph:
     return graph
 
 
-def to_onnx(policy: NumpyPolicy, path: str | Path) -> None:
-    """Write a saved policy as an ONNX file, whole or not at all.
+def to_onnx(policy: NumpyPolicy | FreezablePolicy, path: str | Path) -> None:
+    """Write a policy, fitted or saved, as an ONNX file, whole or not at all.
 
     Its input `features` is float64 "row feature": rounded to float32 before it is standardized, a date or an income
     would lose digits. Its outputs are `probability`, float64 "row action", as of `predict_proba`, and `action`, int64
@@ -193,8 +202,13 @@ def to_onnx(policy: NumpyPolicy, path: str | Path) -> None:
         from onnx import helper, numpy_helper
     except ImportError as error:
         raise ImportError("ONNX files need the package onnx: pip install 'gbpl[onnx]'") from error
+    if isinstance(policy, FreezablePolicy):
+        policy = policy.frozen(draws=0)
     if not isinstance(policy, NumpyPolicy):
-        raise ValueError(f"to_onnx takes a saved policy, got {type(policy).__name__}; a fitted one has frozen()")
+        raise ValueError(
+            f"to_onnx takes a policy of GBPL or GBPLNet, fitted or saved, got {type(policy).__name__}; that of a study "
+            "is study.policy"
+        )
     for label in policy.actions_.tolist():
         if not isinstance(label, str | int | float):
             raise ValueError(f"the action {label!r} is a {type(label).__name__}; use text or numbers as labels")

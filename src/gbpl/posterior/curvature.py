@@ -54,12 +54,15 @@ def features(params: Any, x: Float[Array, "row feature"], *, model: Any) -> Floa
     return _with_one(model.features(params, x))
 
 
-def require_last_layer(model: ScoreModel, method: str) -> None:
+def require_last_layer(
+    model: ScoreModel, what: str, remedy: str = "use method='laplace', 'sgld' or 'bootstrap'"
+) -> None:
     """Refuse models whose raw output is not known to be linear in a last layer."""
     if not isinstance(model, LastLayerModel):
+        what = what if " " in what else f"the {what!r} posterior"
         raise PosteriorError(
-            f"the {method!r} posterior needs a model with a last layer (MLP, Linear, RandomFeatures), got "
-            f"{type(model).__name__}; use method='laplace', 'sgld' or 'bootstrap'"
+            f"{what} needs a model with a last layer (MLP, Linear, RandomFeatures, Splines, ForestFeatures), got "
+            f"{type(model).__name__}; {remedy}"
         )
 
 

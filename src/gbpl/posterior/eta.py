@@ -24,7 +24,7 @@ import scipy.linalg
 from scipy.stats import norm, t
 
 from gbpl.posterior.curvature import features, last_layer, require_last_layer
-from gbpl.posterior.influence import committee_influence, estimated_outcomes, residuals
+from gbpl.posterior.influence import WITHOUT_CURVATURE, committee_influence, estimated_outcomes, residuals
 from gbpl.posterior.problem import PosteriorError, Problem
 from gbpl.posterior.refits import Refits, refit
 from gbpl.runtime.threads import one_thread
@@ -136,9 +136,9 @@ def refit_matching(
     between the refits' mean and the fit counts as well, as in Syring and Martin: a little of what regularisation costs.
     """
     _checked_level(level)
+    unit_variance = committee_influence(fit, estimated_outcomes(fit), "last_layer").unit_variance
     made = refits if isinstance(refits, Refits) else refit(fit, refits=refits, seed=seed)
     variance = made.variance + (made.bias**2 if bias else 0.0)
-    unit_variance = committee_influence(fit, estimated_outcomes(fit), "last_layer").unit_variance
     return _matched("refit_matching", fit, unit_variance, variance, level, freedom=made.freedom, refits=made.count)
 
 
@@ -147,7 +147,8 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
 
     The members at the zeta with the largest weight go once, in blocks, through the rows they stopped on: their hidden
     layers have not been fitted to these rows, the last layer starts from the prior, and the squashing is linearised
-    around the fit. The curve is the sum of their losses. `grid` holds values of eta, per outcome unit.
+    around the fit. A row's loss counts its sample weight, here and in the posterior; weights have mean one. The curve
+    is the mean of their losses. `grid` holds values of eta, per outcome unit.
     """
     zeta = fit.path.main_zeta
     precisions = np.array(SAFE_GRID if grid is None else grid, float)
@@ -159,11 +160,11 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
     for problem, member in zip(fit.problems(), fit.members, strict=True):
         if not np.isclose(member.zeta * fit.scale, zeta):
             continue
-        require_last_layer(problem.model, "SafeBayes")
+        require_last_layer(problem.model, "eta by SafeBayes", WITHOUT_CURVATURE)
         held = member.validation
         target = fit.target[member.table * len(fit.x) + held]
         with one_thread():  # many small products
-            totals += _sequential_loss(problem, fit.x[held], target, precisions)
+            totals += _sequential_loss(problem, fit.x[held], target, member.validation_weights, precisions)
         rows += len(held)
     best = int(np.argmin(totals))
     return EtaChoice(
@@ -177,9 +178,11 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
 
 
 def _sequential_loss(
-    problem: Problem, x: np.ndarray, target: np.ndarray, precisions: Float[np.ndarray, " eta"]
-) -> Float[np.ndarray, " eta"]:
-    """Sum of expected losses, less the loss of score zero, at eta = precision times zeta."""
+    problem: Problem, x: np.ndarray, target: np.ndarray, weights: np.ndarray | None,
+    precisions: Float[np.ndarray, " eta"],
+) -> Float[np.ndarray, " eta"]:  # fmt: skip
+    """Weighted sum of expected losses, less the loss of score zero, at eta = precision times zeta."""
+    counts = np.ones(len(x)) if weights is None else weights / np.mean(weights)
     last, hidden = last_layer(problem.params), features(problem.params, x, model=problem.model)
     jacobian, residual, inside = residuals(hidden, last, target, problem.zeta, surrogate=problem.surrogate)
     basis = np.asarray(hidden, np.float64)
@@ -196,8 +199,8 @@ def _sequential_loss(
             factor = scipy.linalg.cho_factor(matrix, lower=True)
             score = part @ scipy.linalg.cho_solve(factor, moment)
             spread = np.sum(scipy.linalg.solve_triangular(factor[0], part.T, lower=True) ** 2, axis=0)
-            aim = working[block].ravel()
-            totals[number] += np.sum(0.5 * problem.zeta * (score**2 + spread) - aim * score)
-            matrix += eta * problem.zeta * part.T @ part
-            moment += eta * part.T @ aim
+            aim, weight = working[block].ravel(), np.repeat(counts[block], rows.shape[1])
+            totals[number] += np.sum(weight * (0.5 * problem.zeta * (score**2 + spread) - aim * score))
+            matrix += eta * problem.zeta * (part.T * weight) @ part
+            moment += eta * part.T @ (weight * aim)
     return totals

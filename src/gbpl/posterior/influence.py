@@ -16,6 +16,7 @@ import numpy as np
 import scipy.linalg
 
 from gbpl.fitting.apply import filled, member_policies, taken
+from gbpl.models.base import GrownModel, LastLayerModel, ScoreModel
 from gbpl.posterior.curvature import (
     block_rows,
     cholesky_root,
@@ -36,8 +37,9 @@ if TYPE_CHECKING:
     from gbpl.path.path import PathFit
     from gbpl.surrogates import Surrogate
 
-__all__ = ["Influence", "committee_influence", "estimated_outcomes", "residuals"]
+__all__ = ["WITHOUT_CURVATURE", "Influence", "committee_influence", "estimated_outcomes", "residuals"]
 
+WITHOUT_CURVATURE = "give eta a number, or use posterior('bootstrap'), whose spread does not depend on eta"
 DUAL_LIMIT = 6_000  # training rows times scores for which all weights' n x n matrix is made
 
 
@@ -154,14 +156,27 @@ def _all_weights_influence(problem: Problem, outcomes: np.ndarray) -> tuple[np.n
     return push.reshape(problem.target.shape) / root, np.asarray(residual), np.asarray(inside)
 
 
+def _check_model(model: ScoreModel, weights: str) -> None:
+    """Refuse models without the weights that are asked for."""
+    grown = isinstance(model, GrownModel) and not isinstance(model, LastLayerModel)
+    instead = WITHOUT_CURVATURE if grown else f"use weights='all' of information matching, or {WITHOUT_CURVATURE}"
+    if weights == "last_layer":
+        require_last_layer(model, "matching eta to the spread of welfare", instead)
+    elif grown:
+        raise PosteriorError(
+            f"{type(model).__name__} has no weights that a gradient moves, so no eta to match by; {instead}"
+        )
+
+
 def committee_influence(fit: PathFit, outcomes: np.ndarray, weights: str) -> Influence:
     """The members' influences added up, row by row, each with its weight in the policy."""
     if weights not in ("last_layer", "all"):
         raise ValueError(f"weights must be 'last_layer' or 'all', got {weights!r}")
+    for problem in fit.problems():
+        _check_model(problem.model, weights)
     scores = fit.target.shape[1]
     push, moved = np.zeros((len(fit.x), scores)), np.zeros(len(fit.x))
     for problem, member, share in zip(fit.problems(), fit.members, fit.policy_weights, strict=True):
-        require_last_layer(problem.model, "information matching")
         if weights == "all":
             own, residual, inside = _all_weights_influence(problem, outcomes[member.train])
         else:

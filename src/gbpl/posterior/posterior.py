@@ -19,11 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.decisions.rules import disagreement
-from gbpl.feedback.checks import check_features, check_outcomes
+from gbpl.feedback.checks import check_features
 from gbpl.feedback.standardize import Standardizer
-from gbpl.fitting.apply import row_blocks
+from gbpl.fitting.apply import filled, row_blocks
 from gbpl.posterior.chains import to_arviz
 from gbpl.posterior.problem import JointPosterior, MemberPosterior, PosteriorError
+from gbpl.posterior.row_sums import RowSums, WelfareRows
 from gbpl.surrogates import Surrogate, project_simplex
 from gbpl.value.evaluate import check_rule
 from gbpl.value.welfare import deterministic
@@ -105,10 +106,9 @@ def _committee(deviation: Array, *, rule: str) -> Float[Array, "draw row action"
 
 
 @jax.jit
-def _values(policy: Array, outcomes: Array, weight: Array) -> tuple[Float[Array, " draw"], Float[Array, " draw"]]:
-    """Sum and sum of squares over rows of the outcome under each draw's policy."""
-    value = jnp.einsum("dra,ra->dr", policy, outcomes)
-    return value @ weight, value**2 @ weight
+def _values(policy: Array, outcomes: Array) -> Float[Array, "draw row"]:
+    """Outcome of each row under each draw's policy."""
+    return jnp.einsum("dra,ra->dr", policy, outcomes)
 
 
 class Posterior:
@@ -240,62 +240,65 @@ class Posterior:
             yield chunk.stop - start, policies
 
     def _sums(
-        self, X: Any, Y: Any, rule: str, of: str | None, draws: int | None, seed: int
-    ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"], Float[np.ndarray, "row action"]]:
-        """Mean and variance over rows of the outcome under each draw's policy."""
+        self, rows: WelfareRows, rule: str, of: str | None, draws: int | None, seed: int
+    ) -> tuple[Float[np.ndarray, " draw"], Float[np.ndarray, " draw"]]:
+        """Mean over rows of the outcome under each draw's policy, and the standard error of that mean."""
         check_rule(rule)
-        x = self._features(X)
-        outcomes = check_outcomes(Y, len(x))
-        if outcomes.shape[1] != len(self.actions):
-            raise ValueError(f"y has {outcomes.shape[1]} actions, but the policy knows {len(self.actions)}")
-        level = outcomes.mean()  # subtracted, so that float32 sums keep their digits
-        means, squares = [], []
+        rows, groups = rows.by_group()
+        x = self.standardizer.apply(rows.x)
+        level = rows.outcomes.mean()  # subtracted, so that float32 keeps its digits
+        means, errors = [], []
         for size, policies in self._rules(rule, of, draws, seed):
-            total = total_squares = np.zeros(size)
-            for rows, block in row_blocks(x):
-                count = rows.stop - rows.start
-                held = np.zeros((len(block), outcomes.shape[1]), np.float32)
-                held[:count] = outcomes[rows] - level
-                weight = (np.arange(len(block)) < count).astype(np.float32)
-                value, value2 = _values(policies(jnp.asarray(block)), held, weight)
-                total = total + np.asarray(value, np.float64)
-                total_squares = total_squares + np.asarray(value2, np.float64)
-            means.append(total / len(x))
-            squares.append(total_squares / len(x))
-        mean = np.concatenate(means)
-        return mean + level, np.maximum(np.concatenate(squares) - mean**2, 0.0), outcomes
+            sums = RowSums(size)
+            for part, block in row_blocks(x):
+                count = part.stop - part.start
+                held = filled((rows.outcomes[part] - level).astype(np.float32), len(block))
+                value = np.asarray(_values(policies(jnp.asarray(block)), held))[:, :count]
+                sums.add(value, rows.weights[part], groups[part])
+            mean, error = sums.results()
+            means.append(mean + level)
+            errors.append(error)
+        return np.concatenate(means), np.concatenate(errors)
+
+    def _rows(self, X: Any, Y: Any, sample_weight: Any, groups: Any = None) -> WelfareRows:
+        return WelfareRows.of(X, Y, sample_weight, groups, len(self.actions))
 
     def welfare(
         self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
-        seed: int = 0,
+        seed: int = 0, sample_weight: Any = None,
     ) -> Draws:  # fmt: skip
         """Welfare of each draw's policy on these very rows: posterior uncertainty about the policy alone.
 
         `of` says what a draw is: the `"committee"`, its members drawn jointly (the default where the method can), or
-        one `"member"` of it, drawn at random.
+        one `"member"` of it, drawn at random. With `sample_weight` the mean over rows is a weighted one.
         """
-        mean, _, _ = self._sums(X, Y, rule, of, draws, seed)
+        mean, _ = self._sums(self._rows(X, Y, sample_weight), rule, of, draws, seed)
         return Draws(mean, f"welfare of the {rule} policy on the given rows")
 
     def population_welfare(
         self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
-        seed: int = 0,
+        seed: int = 0, sample_weight: Any = None, groups: Any = None,
     ) -> Draws:  # fmt: skip
         """Welfare in the population the rows come from: the rows' own noise is added to the posterior spread.
 
-        Each draw's mean over n rows gets a normal error of variance s^2 / n, s^2 the variance over rows.
+        Each draw's mean over rows gets a normal error with the standard error of that mean, as `value` has it: weighted
+        by `sample_weight`, and clustered by `groups`, one label per row, where rows of a group belong together.
         """
-        mean, variance, outcomes = self._sums(X, Y, rule, of, draws, seed)
-        noise = np.random.default_rng([seed, 1]).standard_normal(len(mean)) * np.sqrt(variance / len(outcomes))
+        mean, error = self._sums(self._rows(X, Y, sample_weight, groups), rule, of, draws, seed)
+        if np.isnan(error).any():
+            raise ValueError("population_welfare needs two or more rows of positive weight, got one; use welfare")
+        noise = np.random.default_rng([seed, 1]).standard_normal(len(mean)) * error
         return Draws(mean + noise, f"population welfare of the {rule} policy")
 
     def regret(
         self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
-        seed: int = 0,
+        seed: int = 0, sample_weight: Any = None,
     ) -> Draws:  # fmt: skip
         """Welfare of the best action of every row, less that of each draw's policy."""
-        mean, _, outcomes = self._sums(X, Y, rule, of, draws, seed)
-        return Draws(outcomes.max(axis=1).mean() - mean, f"regret of the {rule} policy on the given rows")
+        rows = self._rows(X, Y, sample_weight)
+        mean, _ = self._sums(rows, rule, of, draws, seed)
+        best = rows.average(rows.outcomes.max(axis=1))
+        return Draws(best - mean, f"regret of the {rule} policy on the given rows")
 
     def _per_row(self, X: Any, draws: int | None, seed: int, compute: Any) -> list[np.ndarray]:
         """compute(member, raw outputs) for every chunk of draws, joined over rows."""
@@ -331,23 +334,24 @@ class Posterior:
 
     def probability_better(
         self, X: Any, Y: Any, *, than: Any, rule: str = "randomized", of: str | None = None,
-        draws: int | None = None, seed: int = 0,
+        draws: int | None = None, seed: int = 0, sample_weight: Any = None,
     ) -> float:  # fmt: skip
         """Probability that the policy's welfare on these rows is above another's.
 
         `than` is an action label (that action for all), or a policy: probabilities or 0/1, one column per action.
         """
-        mean, _, outcomes = self._sums(X, Y, rule, of, draws, seed)
+        rows = self._rows(X, Y, sample_weight)
+        mean, _ = self._sums(rows, rule, of, draws, seed)
         labels = self.actions.tolist()
         if np.ndim(than) == 0:
             if than not in labels:
                 raise ValueError(
                     f"than must be an action of {labels}, or a policy with {len(labels)} columns, got {than!r}"
                 )
-            other = outcomes[:, labels.index(than)].mean()
+            other = rows.average(rows.outcomes[:, labels.index(than)])
         else:
             policy = np.asarray(than, float)
-            if policy.shape != outcomes.shape:
-                raise ValueError(f"than must be a policy of shape {outcomes.shape}, got {policy.shape}")
-            other = np.sum(policy * outcomes, axis=1).mean()
+            if policy.shape != rows.outcomes.shape:
+                raise ValueError(f"than must be a policy of shape {rows.outcomes.shape}, got {policy.shape}")
+            other = rows.average(np.sum(policy * rows.outcomes, axis=1))
         return Draws(mean, "").above(other)

@@ -13,6 +13,7 @@ import numpy as np
 from gbpl.fitting.apply import member_policies, taken
 from gbpl.posterior.bootstrap import bootstrap_members
 from gbpl.posterior.influence import estimated_outcomes
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -37,13 +38,13 @@ class Refits:
     count: int
 
 
-def refit(fit: PathFit, *, refits: int | None = None, seed: int = 0) -> Refits:
+def refit(fit: PathFit, *, refits: int | None = None, rule: str = "randomized", seed: int = 0) -> Refits:
     """Fit members again with exponential row weights and new seeds, as one stack, and compare their welfare.
 
     There are `refits` in all (None: as many as the fit had members), divided among the members by their shares. Refits
     of single members vary more than the committee, which averages over folds and seeds: with S^2 the refits' variance
     and B^2 the variance between the committee's own members, both within a zeta and in the common size of the policy,
-    the committee's is S^2 - (1 - sum share^2) B^2.
+    the committee's is S^2 - (1 - sum share^2) B^2. A deterministic `rule` has no size to bring into line.
     """
     count = max(2, len(fit.every)) if refits is None else refits
     if count < 2:
@@ -54,9 +55,10 @@ def refit(fit: PathFit, *, refits: int | None = None, seed: int = 0) -> Refits:
         copies += bootstrap_members(member, dealt, seed=seed)
         owners += [number] * dealt
     stack = fit.fit_again(copies)
-    size = fit.policy_weights / fit.shares  # scales every zeta's policy to the committee's size
-    own = _welfares(fit, fit.params, len(fit.members), outcomes) * size
-    again = _welfares(fit, stack.params, len(copies), outcomes) * size[owners]
+    # scales every zeta's policy to the committee's size
+    size = fit.policy_weights / fit.shares if rule == "randomized" else np.ones(len(fit.members))
+    own = _welfares(fit, fit.params, len(fit.members), outcomes, rule) * size
+    again = _welfares(fit, stack.params, len(copies), outcomes, rule) * size[owners]
     entry = np.array([member.entry for member in fit.members])
     refit_variance, freedom = _within(again, entry[owners])
     member_variance, _ = _within(own, entry)
@@ -79,13 +81,14 @@ def _deal(shares: Float[np.ndarray, " member"], count: int) -> list[int]:
 
 
 def _welfares(
-    fit: PathFit, params: Any, count: int, outcomes: Float[np.ndarray, "row action"]
+    fit: PathFit, params: Any, count: int, outcomes: Float[np.ndarray, "row action"], rule: str
 ) -> Float[np.ndarray, " member"]:
-    """Welfare of each member's randomized policy on the training rows, given their outcomes up to a row's constant."""
+    """Welfare of each member's policy on the training rows, given their outcomes up to a row's constant."""
     totals = []
     for start in range(0, count, 8):
         part = taken(params, range(start, min(start + 8, count)))
         policies = member_policies(fit.model, fit.surrogate, part, fit.x)
+        policies = policies if rule == "randomized" else np.eye(policies.shape[2])[deterministic(policies)]
         totals.append(np.einsum("mra,ra->m", policies, outcomes, dtype=np.float64) / len(fit.x))
     return np.concatenate(totals)
 
