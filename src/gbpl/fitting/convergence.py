@@ -1,0 +1,68 @@
+"""Whether members were still learning when their epochs ran out, from the losses that a fit keeps anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from gbpl.fitting.config import FitConfig
+from gbpl.fitting.stack import StackFit
+from gbpl.runtime.warn import warn
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+__all__ = ["late_shares", "warn_if_unfinished"]
+
+LATE = 1 / 3  # share of a fall in its second half from which on it is not over: 1/2 is a fall that has not slowed down
+MATTERS = 0.5  # weight of unfinished members from which on the fit is unfinished
+NAMED = 3
+
+
+def late_shares(fit: StackFit, config: FitConfig) -> Float[np.ndarray, " member"]:
+    """How much of each member's fall in loss came in the second half of its epochs; zero if it stopped before the last.
+
+    The loss is that of the validation rows, or of training without any. The fall is counted from the first epoch, or
+    from a loss of zero if that is more, which for surrogates is the loss of deciding nothing.
+    """
+    shares = np.zeros(len(fit.members))
+    for number, (held, trained) in enumerate(zip(fit.validation_loss, fit.train_loss, strict=True)):
+        losses = held if len(held) else trained
+        waited = len(losses) - int(fit.best_epoch[number])
+        if len(losses) < max(2, config.max_epochs) or (len(held) and waited >= config.patience):
+            continue
+        best, half = float(np.min(losses)), len(losses) // 2
+        whole = max(float(losses[0]) - best, abs(best), 1e-12)
+        shares[number] = (float(np.min(losses[:half])) - best) / whole
+    return shares
+
+
+def warn_if_unfinished(
+    fit: StackFit,
+    config: FitConfig | None,
+    names: Sequence[str],
+    *,
+    weights: Float[np.ndarray, " member"] | None = None,
+    what: str = "the fit",
+) -> None:
+    """Warn if members with most of the weight ended at their last epoch while their loss was still falling."""
+    config = config or FitConfig()
+    given = np.ones(len(names)) if weights is None else weights
+    late = late_shares(fit, config)
+    unfinished = np.flatnonzero((late > LATE) & (given > 0))
+    weight = float(np.sum(given[unfinished]) / np.sum(given))
+    if weight <= MATTERS:
+        return
+    shown = "; ".join(names[number] for number in unfinished[:NAMED])
+    more = f"; and {len(unfinished) - NAMED} more" if len(unfinished) > NAMED else ""
+    warn(
+        f"{what} ended after its {config.max_epochs} epochs and had not converged: {len(unfinished)} of "
+        f"{np.count_nonzero(given)} members, with {weight:.0%} of the weight, were still learning ({shown}{more}). "
+        f"The second half of their epochs brought {np.median(late[unfinished]):.0%} of the fall in loss. Use more "
+        f"epochs or larger steps, such as fit_config=FitConfig(max_epochs={2 * config.max_epochs}) or "
+        f"FitConfig(learning_rate={3 * config.learning_rate:g})",
+        ConvergenceWarning,
+    )
