@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["late_shares", "warn_if_unfinished"]
 
 LATE = 1 / 3  # share of a fall in its second half from which on it is not over: 1/2 is a fall that has not slowed down
+SMALL = 0.05
 MATTERS = 0.5  # weight of unfinished members from which on the fit is unfinished
 NAMED = 3
 
@@ -25,8 +26,8 @@ NAMED = 3
 def late_shares(fit: StackFit, config: FitConfig) -> Float[np.ndarray, " member"]:
     """How much of each member's fall in loss came in the second half of its epochs; zero if it stopped before the last.
 
-    The loss is that of the validation rows, or of training without any. The fall is counted from the first epoch, or
-    from a loss of zero if that is more, which for surrogates is the loss of deciding nothing.
+    The loss is that of the validation rows, or of training without any; the fall is that since the first epoch. Where
+    the late part of it is small beside the loss itself, it counts as none.
     """
     shares = np.zeros(len(fit.members))
     for number, (held, trained) in enumerate(zip(fit.validation_loss, fit.train_loss, strict=True)):
@@ -34,9 +35,10 @@ def late_shares(fit: StackFit, config: FitConfig) -> Float[np.ndarray, " member"
         waited = len(losses) - int(fit.best_epoch[number])
         if len(losses) < max(2, config.max_epochs) or (len(held) and waited >= config.patience):
             continue
-        best, half = float(np.min(losses)), len(losses) // 2
-        whole = max(float(losses[0]) - best, abs(best), 1e-12)
-        shares[number] = (float(np.min(losses[:half])) - best) / whole
+        best = float(np.min(losses))
+        late = float(np.min(losses[: len(losses) // 2])) - best
+        if late > SMALL * abs(best):
+            shares[number] = late / (float(losses[0]) - best)
     return shares
 
 
