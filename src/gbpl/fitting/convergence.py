@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["late_shares", "warn_if_unfinished"]
 
-LATE = 1 / 3  # share of a fall in its second half from which on it is not over: 1/2 is a fall that has not slowed down
-SMALL = 0.05
-MATTERS = 0.5  # weight of unfinished members from which on the fit is unfinished
+LATE = 1 / 3  # a member with a larger late share is unfinished; 1/2 is a fall that has not slowed down at all
+SMALL = 0.05  # of the loss itself: a late fall below this is not worth more epochs
+MATTERS = 0.5  # a fit is unfinished if its unfinished members have more of the weight
 NAMED = 3
 
 
