@@ -80,6 +80,11 @@ class Surrogate(ABC):
         return True
 
     @property
+    def convex(self) -> bool:
+        """Whether a row's loss is a sum of convex functions, each of one raw output: linear scores are then solved."""
+        return not self.squash
+
+    @property
     def penalty_range(self) -> tuple[float, float]:
         """Smallest and largest |s|^2 of a policy's scores."""
         raise self._lacks("penalty_range", "welfare from penalized welfare is not known")

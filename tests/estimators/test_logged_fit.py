@@ -626,19 +626,20 @@ def test_without_a_committee() -> None:
 
 def test_an_estimated_propensity_is_told() -> None:
     fitted = small_logged_net()
-    with pytest.warns(EstimatedPropensityWarning, match="give their probabilities") as warned:
-        fitted.fit(X, Y, action=A)
-    assert [warning.filename for warning in warned] == [__file__]
+    known = LoggedFeedback.of(X, Y, A)
+    for ask in (
+        lambda: fitted.fit(X, Y, action=A),
+        lambda: fitted.value(NEW, NEW_Y, action=NEW_A),
+        lambda: policy_value("treated", known, estimator="snipw"),
+    ):
+        with pytest.warns(EstimatedPropensityWarning, match="give their probabilities") as warned:
+            ask()
+        about = [warning for warning in warned if warning.category is EstimatedPropensityWarning]
+        assert [warning.filename for warning in about] == [__file__]
     assert fitted.overlap_.estimated
     estimate = fitted._training.nuisances.propensity
     assert_allclose(estimate.mean(axis=0), CHANCES[2], atol=0.05)
     assert_allclose(estimate.sum(axis=1), 1.0)
-    with pytest.warns(EstimatedPropensityWarning) as warned:
-        fitted.value(NEW, NEW_Y, action=NEW_A)
-    assert [warning.filename for warning in warned] == [__file__]
-    with pytest.warns(EstimatedPropensityWarning) as warned:
-        policy_value("treated", LoggedFeedback.of(X, Y, A), estimator="snipw")
-    assert [warning.filename for warning in warned] == [__file__]
 
 
 def test_score_tells_its_caller() -> None:

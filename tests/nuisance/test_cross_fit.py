@@ -163,7 +163,11 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
 
     def fit_stack(x: Any, target: Any, members: Any, objective: Any, model: Any, **options: Any) -> SimpleNamespace:
         called.append(SimpleNamespace(x=x, target=target, members=members, objective=objective, model=model, **options))
-        return SimpleNamespace(select=lambda chosen: chosen)
+        losses = [np.zeros(1)] * len(members)
+        return SimpleNamespace(
+            select=lambda chosen: chosen, members=members, validation_loss=losses, train_loss=losses,
+            best_epoch=np.ones(len(members), int),
+        )  # fmt: skip
 
     def member_outputs(model: Any, chosen: list[int], x: np.ndarray) -> np.ndarray:
         return np.full((1, len(x), called[-1].objective.n_raw), 2.0 ** chosen[0])

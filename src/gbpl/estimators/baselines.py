@@ -29,6 +29,7 @@ from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import Feedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
+from gbpl.fitting.convergence import warn_if_unfinished
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OutcomeSquare, RowLoss, WeightedLogit
 from gbpl.fitting.members import Member, across_folds
 from gbpl.fitting.stack import FitConfig, Objective, fit_stack
@@ -123,6 +124,7 @@ class _Baseline(Policy):
             standardizer.apply(data.x), task.target, members, task.objective, model,
             config=self.fit_config, device=self.device, progress=self.progress,  # type: ignore[arg-type]
         )  # fmt: skip
+        warn_if_unfinished(stack, self.fit_config, [f"fold {number}" for number in range(len(members))])
         validate_data(self, data.source, skip_check_array=True)  # n_features_in_, feature_names_in_
         self.actions_, self.standardizer_, self.model_ = data.actions, standardizer, model
         self.loss_, self.outcome_scale_, self.cost_ = task.loss, task.scale, task.cost

@@ -71,7 +71,8 @@ class GBPLNet(FittedPolicy):
         Members are fitted across that many folds, each stopped by its own fold, and their scores averaged. None fits
         one network with a validation split, as in the paper.
     validation_fraction : number in (0, 1)
-        Share of rows that stop the fit when `committee` is None.
+        Share of rows that stop the fit, and weigh the zetas, when `committee` is None. A linear score without squashing
+        is solved instead of trained, and then learns from these rows too.
     actions : list or None
         Labels of the actions, in order. If None: the columns' names (0, 1, ... if there are none), or with logged
         feedback the labels in the data, sorted.

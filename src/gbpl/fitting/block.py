@@ -25,9 +25,13 @@ from gbpl.runtime.devices import member_sharding, quick_jit, shared_sharding
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
-__all__ = ["Block", "Objective", "Slots", "State", "select_slots", "where_slots"]
+__all__ = ["Block", "NonFiniteLossError", "Objective", "Slots", "State", "select_slots", "where_slots"]
 
 EVALUATION_ROWS = 1024
+
+
+class NonFiniteLossError(FloatingPointError):
+    """A loss became infinite or not a number."""
 
 
 class Objective(Protocol):

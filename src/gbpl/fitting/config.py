@@ -18,7 +18,7 @@ class FitConfig:
     An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size` is the
     largest number of rows per step; None means 128, and less for small samples. The weights kept are those of the epoch
     with the lowest validation loss. With `decay_steps` the learning rate falls to zero over that many steps, as half a
-    cosine.
+    cosine. Members with a convex objective are solved, and need none of this.
     """
 
     learning_rate: float = 1e-3

@@ -5,7 +5,8 @@ batches of a source: drawn from rows in memory, or from chunks that pass (`gbpl.
 that stops early gives its slot to the next, so that stopped members cost no time and the shapes, hence the compiled
 function, stay the same. A member's result does not depend on its neighbours.
 
-The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n).
+The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n). Where it is convex, members are solved
+instead (`gbpl.fitting.newton`).
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import numpy as np
 
 from gbpl.fitting.apply import taken
 from gbpl.fitting.batches import BlockData, DrawnBatches, Seats, Source
-from gbpl.fitting.block import Block, Objective, State, select_slots, where_slots
+from gbpl.fitting.block import Block, NonFiniteLossError, Objective, State, select_slots, where_slots
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.hosts import share
 from gbpl.fitting.members import Member
+from gbpl.fitting.newton import is_solved, solve
 from gbpl.models.base import GrownModel, ScoreModel
 from gbpl.runtime.devices import DeviceName, aligned_empty, as_aligned, resolve_devices
 from gbpl.runtime.progress import Progress
@@ -42,10 +44,6 @@ SLOTS_PER_GPU = 2048
 BLOCK_STEPS = 64  # steps between two checks on the host: few are wasted on members that stop, and checking is free
 TAIL_ROWS = {"cpu": 2e6}  # rows left for which a smaller block is worth compiling: about two seconds
 TAIL_ROWS_ELSEWHERE = 5e8
-
-
-class NonFiniteLossError(FloatingPointError):
-    """A loss became infinite or not a number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +92,8 @@ def fit_stack(
 
     `x` and `target` (an array, or any tree of arrays with the rows first) are shared; members name their rows.
     `target` may hold several tables, the rows of each below those of the one before; a member's `table` says which.
-    Members whose epochs have the same number of steps train side by side.
+    Members whose epochs have the same number of steps train side by side. Those of a score that is linear in its
+    parameters and not squashed are solved to their optimum: `config` has no effect, and there is one epoch.
     """
     config = config or FitConfig()
     if not members:
@@ -107,6 +106,8 @@ def fit_stack(
     bar = Progress("fitting", len(members), show=progress)
 
     def fitted(numbers: Sequence[int]) -> list[FittedMember]:
+        if is_solved(objective, model):
+            return [_solved(members[number], data, objective, model, bar, done) for done, number in enumerate(numbers)]
         groups: dict[tuple, list[int]] = {}
         for number in numbers:
             shape = config.batch_shape(len(members[number].train))[0], len(members[number].validation) > 0
@@ -121,6 +122,16 @@ def fit_stack(
         return collect_stack(members, share(members, data, fitted))
     finally:
         bar.close()
+
+
+def _solved(
+    member: Member, data: tuple[np.ndarray, Any], objective: Objective, model: ScoreModel, bar: Progress, done: int
+) -> FittedMember:
+    """A member at the optimum of its objective, as one epoch."""
+    bar.update(done, "members")
+    params, train, held = solve(member, *data, objective, model)
+    validation = np.empty(0) if held is None else np.array([held])
+    return FittedMember(params, 1, train if held is None else held, np.array([train]), validation)
 
 
 def _fit_group(

@@ -11,6 +11,7 @@ import numpy as np
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import member_outputs
+from gbpl.fitting.convergence import warn_if_unfinished
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import StackFit, StackProblem, fit_stacks
 from gbpl.models.adapters import as_model
@@ -168,6 +169,8 @@ def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
         stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
         for number, problem, stack in zip(numbers, problems, stacks, strict=True):
             plan = plans[number]
+            parts = [f"fold {job.number}" for job in plan.jobs]
+            warn_if_unfinished(stack, config, parts, what="the fit of the outcome models")
             done[number] = plan.nuisances(plan.by_network(model, problem, stack))
             if plan.settings.averages and columns > 1 and len(plan.folds) > 2:  # two left out must leave others
                 done[number] = plan.averaged(done[number])

@@ -24,9 +24,10 @@ from gbpl.fitting.apply import (
     one_member,
     policy_of_deviation,
 )  # fmt: skip
+from gbpl.fitting.convergence import warn_if_unfinished
 from gbpl.fitting.members import Member, fold_rows
 from gbpl.fitting.stack import StackFit, StackProblem, fit_stack, fit_stacks
-from gbpl.models.base import FixedFeatures, ScoreModel
+from gbpl.models.base import FixedFeatures, GrownModel, ScoreModel
 from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
 from gbpl.path.plan import ROWS_AT_A_TIME, PathProblem, PathSettings, Plan, plan_path
 from gbpl.posterior.problem import Problem
@@ -178,8 +179,35 @@ def fit_paths(problems: Sequence[PathProblem]) -> list[PathFit]:
         settings = plan.problem.settings
         stack = _side_by_side([fitted[number, place] for place in range(len(settings.models))])
         weigh = average_weights if settings.zetas is None else select_weights
-        paths.append(weighed_fit(plan, stack, _out_of_fold(plan, stack), weigh))
+        fit = weighed_fit(plan, stack, _out_of_fold(plan, stack), weigh)
+        _warn_if_unfinished(fit, stack)
+        paths.append(fit if settings.committee or not settings.solved else _from_all_rows(fit, plan))
     return paths
+
+
+def _warn_if_unfinished(fit: PathFit, stack: StackFit) -> None:
+    """Warn if the members that count were still learning at their last epoch; models with steps of their own aside."""
+    own_steps = [
+        isinstance(model, GrownModel) and not isinstance(model, FixedFeatures) for model in fit.settings.models
+    ]
+    weights = np.repeat(fit.path.weight, len(fit.every) // len(fit.path.weight))
+    weights[[own_steps[member.model or 0] for member in fit.every]] = 0.0
+    names = [f"{one['model']} at zeta {one['zeta']:.3g}, fold {one['fold']}" for one in fit.history]
+    if np.any(weights > 0):
+        warn_if_unfinished(stack, fit.settings.config, names, weights=weights)
+
+
+def _from_all_rows(fit: PathFit, plan: Plan) -> PathFit:
+    """The same entries, learned from all rows: those that weighed them need not be left out where nothing is stopped.
+
+    The folds of a committee's members stay left out, because out-of-fold policies need them.
+    """
+    rows, weights = np.arange(len(fit.x), dtype=np.int32), plan.problem.feedback.weights
+    members = tuple(
+        replace(member, train=rows, weights=weights, validation=rows[:0], validation_weights=None)
+        for member in fit.members
+    )
+    return replace(fit, members=members, params=fit.fit_again(members).params)
 
 
 def _fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSettings) -> StackFit:

@@ -16,6 +16,7 @@ from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import Mixture
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member, across_folds, over_zeta
+from gbpl.fitting.newton import is_solved
 from gbpl.models.base import ScoreModel
 from gbpl.path.grid import AUTO_PATH, TableGrid
 from gbpl.path.out_of_fold import OutOfFold
@@ -53,6 +54,11 @@ class PathSettings:
     def models(self) -> tuple[ScoreModel, ...]:
         """All the models, the first one first."""
         return (self.model, *self.beside)
+
+    @property
+    def solved(self) -> bool:
+        """Whether all members are solved, none trained and stopped."""
+        return all(is_solved(self.surrogate, model) for model in self.models)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +157,7 @@ class Plan:
 def plan_path(problem: PathProblem, standardizer: Standardizer | None = None) -> Plan:
     """Convert a problem to units of its outcome scale, and lay out its members.
 
-    Features are standardised by the rows that members train on unless a `standardizer` is given.
+    Features are standardised by the rows that members learn from unless a `standardizer` is given.
     """
     feedback, settings = problem.feedback, problem.settings
     scale = unit_of(feedback.scale)
@@ -162,7 +168,7 @@ def plan_path(problem: PathProblem, standardizer: Standardizer | None = None) ->
     # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective unchanged.
     inner = settings.surrogate.scaled(scale)
     layout = lay_out([table.grid for table in problem.tables], across, scale, settings)
-    trained = rows if settings.committee else across[0].train
+    trained = rows if settings.committee or settings.solved else across[0].train
     weights = None if feedback.weights is None else feedback.weights[trained]
     standardizer = standardizer or Standardizer.fit(feedback.x, trained, weights)
     target = scaled_targets(inner, [outcomes for table in problem.tables for outcomes in table.outcomes], scale)

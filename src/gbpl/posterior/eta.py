@@ -23,7 +23,7 @@ import numpy as np
 import scipy.linalg
 from scipy.stats import norm, t
 
-from gbpl.posterior.curvature import features, last_layer, require_last_layer
+from gbpl.posterior.curvature import features, last_layer, require_last_layer, training_blocks
 from gbpl.posterior.influence import WITHOUT_CURVATURE, committee_influence, estimated_outcomes, residuals
 from gbpl.posterior.problem import PosteriorError, Problem
 from gbpl.posterior.refits import Refits, refit
@@ -32,6 +32,7 @@ from gbpl.runtime.threads import one_thread
 if TYPE_CHECKING:
     from jaxtyping import Float
 
+    from gbpl.fitting.members import Member
     from gbpl.path.path import PathFit
 
 __all__ = ["EtaChoice", "information_matching", "refit_matching", "safe_bayes"]
@@ -161,11 +162,10 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
         if not np.isclose(member.zeta * fit.scale, zeta):
             continue
         require_last_layer(problem.model, "eta by SafeBayes", WITHOUT_CURVATURE)
-        held = member.validation
-        target = fit.target[member.table * len(fit.x) + held]
+        basis, target, weights = _unseen(fit, problem, member)
         with one_thread():  # many small products
-            totals += _sequential_loss(problem, fit.x[held], target, member.validation_weights, precisions)
-        rows += len(held)
+            totals += _sequential_loss(problem, basis, target, weights, precisions)
+        rows += len(target)
     best = int(np.argmin(totals))
     return EtaChoice(
         method="safe_bayes",
@@ -177,13 +177,31 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
     )
 
 
+def _unseen(
+    fit: PathFit, problem: Problem, member: Member
+) -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, " row"] | None]:
+    """Features and a one, targets and weights of rows that the features have not been fitted to.
+
+    Those of a member that was solved with all rows are not fitted, or were grown without the row (`ForestFeatures`).
+    """
+    if len(member.validation) == 0:
+        return (
+            np.concatenate([part.basis[part.kept] for part in training_blocks(problem)]),
+            problem.target,
+            problem.weights,
+        )
+    target = fit.target[member.table * len(fit.x) + member.validation]
+    basis = features(problem.params, fit.x[member.validation], model=problem.model)
+    return basis, target, member.validation_weights
+
+
 def _sequential_loss(
-    problem: Problem, x: np.ndarray, target: np.ndarray, weights: np.ndarray | None,
+    problem: Problem, hidden: np.ndarray, target: np.ndarray, weights: np.ndarray | None,
     precisions: Float[np.ndarray, " eta"],
 ) -> Float[np.ndarray, " eta"]:  # fmt: skip
     """Weighted sum of expected losses, less the loss of score zero, at eta = precision times zeta."""
-    counts = np.ones(len(x)) if weights is None else weights / np.mean(weights)
-    last, hidden = last_layer(problem.params), features(problem.params, x, model=problem.model)
+    counts = np.ones(len(target)) if weights is None else weights / np.mean(weights)
+    last = last_layer(problem.params)
     jacobian, residual, inside = residuals(hidden, last, target, problem.zeta, surrogate=problem.surrogate)
     basis = np.asarray(hidden, np.float64)
     rows = np.einsum("nb,nsk->nsbk", basis, np.asarray(jacobian * inside[:, :, None], np.float64))
@@ -194,7 +212,7 @@ def _sequential_loss(
     for number, precision in enumerate(precisions):
         eta = precision * problem.zeta
         matrix, moment = np.eye(size) / problem.prior_sd**2, np.zeros(size)
-        for block in np.array_split(np.arange(len(x)), min(SAFE_BLOCKS, len(x))):
+        for block in np.array_split(np.arange(len(target)), min(SAFE_BLOCKS, len(target))):
             part = rows[block].reshape(-1, size)
             factor = scipy.linalg.cho_factor(matrix, lower=True)
             score = part @ scipy.linalg.cho_solve(factor, moment)

@@ -26,11 +26,7 @@ from jax.flatten_util import ravel_pytree
 from gbpl.models.base import DenseModel, ScoreModel
 from gbpl.posterior.gaussian import factor_sums, slices
 from gbpl.posterior.problem import GaussianPosterior, PosteriorError, Problem, flatten, unflatten
-
-try:
-    from jax import enable_x64
-except ImportError:  # where it was before jax 0.8
-    from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
+from gbpl.runtime.devices import enable_x64
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,8 +20,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+try:
+    from jax import enable_x64
+except ImportError:  # where it was before jax 0.8
+    from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
+
 __all__ = [
-    "DeviceName", "aligned_empty", "as_aligned", "member_sharding", "quick_jit", "resolve_devices", "shared_sharding",
+    "DeviceName", "aligned_empty", "as_aligned", "enable_x64", "member_sharding", "quick_jit", "resolve_devices",
+    "shared_sharding",
 ]  # fmt: skip
 
 DeviceName = Literal["auto", "cpu", "gpu"]
