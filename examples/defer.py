@@ -105,7 +105,8 @@ def show(results: dict[str, Any]) -> None:
     for cost, curve in results["curves"].items():
         best = max(curve, key=lambda line: line["welfare"])
         advice = f"hand over above {best['level']:.2f}: {best['share']:5.1%} of patients"
-        print(f"  {cost:.2f}: {advice}, gain {best['gain']:.4f} ({best['se']:.4f}); everybody: {curve[0]['gain']:+.4f}")
+        everybody = known["clinician"] - cost - known["rule"]
+        print(f"  {cost:.2f}: {advice}, gain {best['gain']:.4f} ({best['se']:.4f}); everybody: {everybody:+.4f}")
     print("treat only where draws agree: alpha, treated, harmed by it, change in welfare")
     for line in results["careful"]:
         print(f"  {line['alpha']:.2f} {line['treated']:7.1%} {line['harmed']:7.1%} {line['gain']:+8.4f}")
@@ -149,6 +150,7 @@ def main(*, full: bool = False, figures: Path | None = None, seed: int = 0) -> d
         "known": {
             "rule": float(mean[np.arange(NEW), action].mean()), "wait": float(mean[:, 0].mean()),
             "treat": float(mean[:, 1].mean()), "best": float(mean.max(axis=1).mean()),
+            "clinician": float((RIGHT * mean.max(axis=1) + (1 - RIGHT) * mean.min(axis=1)).mean()),
         },
         "estimate": str(policy.population_welfare(rule="deterministic")),
         "groups": groups(action, split, mean),

@@ -102,7 +102,8 @@ def posterior_of(fitted: list[GBPLNet], x: np.ndarray, y: np.ndarray, parts: Win
     """Draws of the mean annual return over all months held, and of the mean weights in the last window."""
     posteriors, count, mean = [policy.posterior() for policy in fitted], sum(len(b) for _, b in parts), np.zeros(DRAWS)
     for number, (posterior, (_, held)) in enumerate(zip(posteriors, parts, strict=True)):
-        mean += 12 * len(held) / count * posterior.welfare(x[held], y[held], draws=DRAWS, seed=number).values
+        drawn = posterior.welfare(x[held], y[held], rule="randomized", draws=DRAWS, seed=number)
+        mean += 12 * len(held) / count * drawn.values
     return {"mean": mean, "weights": posteriors[-1].scores(x[parts[-1][1]], draws=DRAWS).mean(axis=1)}
 
 

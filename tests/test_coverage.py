@@ -64,7 +64,8 @@ def pieces(name, of=None):
         worth.append(welfare(policy.predict_proba(fresh.x), fresh.outcome_mean))
         for eta in ETAS:
             posterior = policy.posterior("last_layer", eta=eta)
-            values = posterior.welfare(fresh.x, fresh.outcome_mean, of=of, draws=DRAWS, seed=seed).values
+            asked = {"rule": "randomized", "of": of, "draws": DRAWS, "seed": seed}  # as the target is played
+            values = posterior.welfare(fresh.x, fresh.outcome_mean, **asked).values
             ends += [np.quantile(values, [(1 - level) / 2, (1 + level) / 2]) for level in LEVELS]
     return np.array(target), np.array(worth), np.array(ends).reshape(replications, len(ETAS), len(LEVELS), 2)
 

@@ -19,12 +19,14 @@ from matplotlib.patches import Rectangle, StepPatch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from gbpl import OverlapReport, plots
+from gbpl.decisions.reliability import Reliability
 from gbpl.plots import (
     plot_coverage,
     plot_disagreement,
     plot_eta,
     plot_groups,
     plot_overlap,
+    plot_reliability,
     plot_score_at,
     plot_scores,
     plot_threshold,
@@ -55,6 +57,10 @@ COVERAGE = SimpleNamespace(
     coverage=np.array([[0.8, 1.0], [0.7, 0.97], [0.6, 0.93], [0.5, 0.9]]),
     coverage_se=np.full((4, 2), 0.02),
 )
+SURE = Reliability(
+    said=np.array([0.55, 0.7, 0.95]), expected=np.array([0.01, 0.08, 0.3]), estimate=np.array([-0.02, 0.1, 0.25]),
+    se=np.array([0.03, 0.02, 0.04]), rows=np.array([40, 40, 41]),
+)  # fmt: skip
 PAPER = {  # the table of posterior action disagreement
     "agreement": [0.9955, 0.7176, 0.6568, 0.5799, 0.5225],
     "regret": [0.0002, 0.0165, 0.0219, 0.0278, 0.0348],
@@ -72,6 +78,7 @@ PLOTS: dict[str, Callable[..., Axes]] = {
     "zeta_path": lambda **k: plot_zeta_path(PATH, **k),  # type: ignore[arg-type]
     "eta": lambda **k: plot_eta(CHOICE, **k),  # type: ignore[arg-type]
     "coverage": lambda **k: plot_coverage(COVERAGE, **k),  # type: ignore[arg-type]
+    "reliability": lambda **k: plot_reliability(SURE, **k),
 }
 
 
@@ -385,6 +392,17 @@ def test_overlap_shows_welfare_by_clip() -> None:
     assert "0.05\n1.4k" in ticks
     other = plot_overlap(overlap_of(2, clips=(0.3,)))[1]
     assert other.get_legend() is None
+
+
+def test_reliability_shows_expected_and_estimated_gains_by_how_sure_it_is() -> None:
+    policy = SimpleNamespace(reliability=lambda: SURE)
+    for ax in (plot_reliability(SURE), plot_reliability(policy)):  # type: ignore[arg-type]
+        assert_allclose(line(ax, "expected"), [SURE.said, SURE.expected])
+        dots, ends = bars(ax)
+        assert_allclose(dots, np.column_stack([SURE.said, SURE.estimate]))
+        assert_allclose(ends, np.column_stack([SURE.estimate - 2 * SURE.se, SURE.estimate + 2 * SURE.se]))
+        assert {t.get_text() for t in ax.get_legend().get_texts()} == {"expected", "estimated"}
+        assert any(np.array_equal(item.get_ydata(), [0.0, 0.0]) for item in ax.lines)
 
 
 @pytest.mark.parametrize(

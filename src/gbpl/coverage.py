@@ -111,7 +111,7 @@ def coverage_study(
         welfare[number] = np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1))
         for place, eta in enumerate(etas):
             drawn = policy.posterior("last_layer", eta=eta).welfare(
-                fresh.x, fresh.outcome_mean, of=of, draws=draws, seed=seed
+                fresh.x, fresh.outcome_mean, rule="randomized", of=of, draws=draws, seed=seed
             )
             ends[number, place] = [drawn.interval(level) for level in wanted]
 

@@ -1,15 +1,13 @@
 """Squared-loss surrogates for welfare (sections 4 and 5).
 
-A surrogate turns outcomes into a target, the raw output of a score model into a bounded score, and a score
-into a policy. All three share one loss per row,
+A surrogate turns outcomes into a target, the raw output of a score model into a bounded score, and a score into a
+policy. All three share one loss per row,
 
     l(s; t) = 1/2 sum_j (t_j / sqrt(zeta) - sqrt(zeta) s_j)^2
             = |t|^2 / (2 zeta)  +  { -t's + zeta/2 |s|^2 },
 
-whose braces are the reduced loss: the part that depends on the score (Proposition on the decomposition).
-Minimising it is maximising welfare less `penalty_scale * zeta` times the mean of |s|^2.
-
-Axis names: `row`, `action` (K of them), `score` (1, K - 1 or K), `raw` (1 or K).
+whose braces are the reduced loss: the part that depends on the score (Proposition on the decomposition). Minimising it
+is maximising welfare less `penalty_scale * zeta` times the mean of |s|^2. Axes: row, action, score, raw output.
 """
 
 from __future__ import annotations
@@ -249,11 +247,9 @@ class Binary(Surrogate):
 class BaselineGap(Surrogate):
     """K actions against a baseline (section 5.1): targets Y(a) - Y(baseline), scores 2 delta_a - 1.
 
-    The scores come from a softmax policy, so they keep the simplex constraint of the induced class. The
-    penalty, and with it the minimiser at finite zeta, depends on the baseline.
-
-    The rule follows the scores, which are gaps over zeta, not the probabilities: the penalty draws those of all
-    actions but the baseline to 1/2 (`squashing.gap_advantage`).
+    The scores come from a softmax policy, so they keep the simplex constraint of the induced class. The penalty, and
+    with it the minimiser at finite zeta, depends on the baseline; it draws the probabilities of all other actions to
+    1/2, so the rule follows the scores, which are gaps over zeta (`squashing.gap_advantage`).
     """
 
     n_actions: int = 3

@@ -83,6 +83,8 @@ def test_an_action_is_chosen_where_it_is_the_best(zeta: Any) -> None:
     slope, level = np.polyfit(0.6 * X[:, 0], policy.expected_gain(X)[:, 2], 1)
     assert slope == pytest.approx(1.0, abs=0.2)
     assert level == pytest.approx(0.0, abs=0.1)
+    out_of_fold, truth = (table - table.mean(axis=1, keepdims=True) for table in (policy.expected_gain(), means))
+    assert np.sum(out_of_fold * truth) / np.sum(out_of_fold**2) == pytest.approx(1.0, abs=0.2)
 
 
 @pytest.mark.parametrize("surrogate", [BaselineGap(3), FullVector(3)], ids=["gap", "full"])

@@ -127,8 +127,8 @@ def test_history_names_the_model_of_every_member(policy: GBPL) -> None:
     assert_allclose([entry["zeta"] for entry in policy.history_], np.repeat(policy.zeta_path_.zeta, FOLDS))
 
 
-def test_probabilities_are_the_weighted_mixture_of_the_members(policy: GBPL) -> None:
-    """proj(1/K + sum_m weight_m (delta_m - 1/K)), scores restated: tanh for two actions, softmax for three."""
+def test_probabilities_are_the_expected_effects_of_the_members_mixture(policy: GBPL) -> None:
+    """proj(1/K + (slope d + level) / unit), d = sum_m weight_m (delta_m - 1/K): tanh for two actions, else softmax."""
     new = NEW.astype(np.float32)
     count = len(policy.actions_)
     x = (new - policy.standardizer_.mean) / policy.standardizer_.scale
@@ -141,8 +141,11 @@ def test_probabilities_are_the_weighted_mixture_of_the_members(policy: GBPL) -> 
         else:
             delta = np.exp(raw) / np.exp(raw).sum(axis=1, keepdims=True)
         total += weight * (delta - 1.0 / count)
-    expected = nearest_on_simplex(1.0 / count + total)
-    assert_allclose(policy.predict_proba(new), expected, atol=2e-5)
+    effect = policy.effect_
+    assert effect is not None
+    effects = effect.slope * total + effect.level
+    assert_allclose(policy.predict_proba(new), nearest_on_simplex(1.0 / count + effects / effect.unit), atol=2e-5)
+    assert_allclose(policy.expected_gain(new), effects - effects[:, :1], atol=5e-5)
 
 
 def test_members_are_taken_in_the_order_asked_for(policy: GBPL) -> None:
@@ -263,11 +266,15 @@ def test_every_member_is_drawn(
 
 
 def test_joint_draws_go_around_the_policy(policy: GBPL) -> None:
-    """What draws of the committee are worth on average is about what the committee is worth."""
-    outcomes = gains(NEW, len(policy.actions_))
-    drawn = policy.posterior().welfare(NEW, outcomes, draws=200).values
-    own = np.mean(np.sum(policy.predict_proba(NEW) * outcomes, axis=1))
-    assert abs(drawn.mean() - own) < 4.0 * drawn.std() + 0.02
+    """What draws of the committee are worth on average is about what the committee is worth, under either rule."""
+    outcomes, probability = gains(NEW, len(policy.actions_)), policy.predict_proba(NEW)
+    played = {"randomized": probability, "deterministic": np.eye(len(policy.actions_))[probability.argmax(axis=1)]}
+    for method in ("committee", "last_layer"):
+        posterior = policy.posterior() if method == "committee" else policy.posterior(method)
+        assert posterior.method == method
+        for rule, own in played.items():
+            drawn = posterior.welfare(NEW, outcomes, rule=rule, draws=200).values
+            assert abs(drawn.mean() - np.mean(np.sum(own * outcomes, axis=1))) < 4.0 * drawn.std() + 0.02, rule
 
 
 def test_another_engine_refits_the_same(logged: GBPL) -> None:

@@ -53,6 +53,7 @@ def policy4() -> GBPLNet:
 
 @pytest.mark.parametrize(("count", "zeta"), [(2, 1.0), (2, "auto"), (4, "auto")])
 def test_policy_is_the_average_of_its_members(count: int, zeta: Any) -> None:
+    """d = sum_m weight_m (delta_m - 1/K); where zetas are averaged, the expected effects (slope d + level) / unit."""
     x, y = outcomes_table(count)
     fitted = small_net(zeta=zeta).fit(x, y)
     standard = (NEW - x.mean(axis=0)) / x.std(axis=0)
@@ -60,8 +61,13 @@ def test_policy_is_the_average_of_its_members(count: int, zeta: Any) -> None:
         weight * (hidden_layer_policy(fitted.params_, member, standard) - 1 / count)
         for member, weight in enumerate(fitted.member_weights_)
     )
-    by_hand = nearest_on_simplex(1 / count + around)
-    assert_allclose(fitted.predict_proba(NEW), by_hand, atol=1e-5)
+    assert (fitted.effect_ is None) == (zeta != "auto")
+    if fitted.effect_ is not None:
+        effect = fitted.effect_
+        assert effect.slope > 0.0
+        assert_allclose(effect.level.sum(), 0.0, atol=1e-9)
+        around = (effect.slope * around + effect.level) / effect.unit
+    assert_allclose(fitted.predict_proba(NEW), nearest_on_simplex(1 / count + around), atol=1e-5)
 
 
 def test_members_of_one_zeta_count_the_same() -> None:

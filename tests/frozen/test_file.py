@@ -10,6 +10,7 @@ import textwrap
 import warnings
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -38,10 +39,11 @@ from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.fitting.apply import Mixed, Mixture, combined_policy, member_policies
-from gbpl.frozen.committee import Part
-from gbpl.frozen.file import _digest
+from gbpl.frozen.committee import Effects, Part
+from gbpl.frozen.file import FORMAT, _digest
 from gbpl.frozen.freeze import check_model, freeze
 from gbpl.models.adapters import as_model
+from gbpl.models.basis import spline_curves
 from gbpl.models.numpy_form import Forests, Networks
 from gbpl.squashing import SQUASHINGS, simplex_projection
 
@@ -67,7 +69,12 @@ POLICIES = {
     "alone": dict(model=MLP(hidden=(32,)), committee=None, zeta=0.5),
     "three, forest": dict(model=SMALL, fit_config=QUICK, committee=2),
     "three, splines": dict(model=Splines(knots=5), fit_config=QUICK, committee=2),
+    "three, given": dict(model=MLP(hidden=(32, 16)), zeta=0.5),
+    "three, forest, given": dict(model=SMALL, fit_config=QUICK, committee=2, zeta=0.5),
+    "three, splines, given": dict(model=Splines(knots=5), fit_config=QUICK, committee=2, zeta=0.5),
+    "three, eta": dict(model=MLP(hidden=(32,)), eta=1.0),
 }
+AVERAGED = {name for name, settings in POLICIES.items() if "zeta" not in settings}
 MIXED = ("three", "three, forest", "three, splines")
 FITTED: dict[str, GBPLNet] = {}
 
@@ -85,8 +92,17 @@ def fitted(name: str) -> GBPLNet:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
+    """Of format 3: zetas are averaged."""
     path = tmp_path_factory.mktemp("saved") / "policy.gbpl"
     fitted("three").save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def given_file(tmp_path_factory):
+    """Of format 1: networks at a given zeta."""
+    path = tmp_path_factory.mktemp("given") / "policy.gbpl"
+    fitted("three, given").save(path)
     return path
 
 
@@ -105,9 +121,13 @@ def test_a_loaded_policy_gives_the_same_numbers(name, tmp_path):
     sure = apart[:, -1] - apart[:, -2] > 1e-5
     assert_array_equal(loaded.predict(NEW)[sure], policy.predict(NEW)[sure])
     assert loaded.actions_.tolist() == policy.actions_.tolist()
+    assert (loaded.effects is not None) == (policy.effect_ is not None) == (name in AVERAGED)
 
 
-@pytest.mark.parametrize("name", ["binary", "relu", "three", "three, gap", "random features", "three, forest"])
+WITH_DRAWS = ("binary", "relu", "three", "three, gap", "random features", "three, forest", "three, given", "three, eta")
+
+
+@pytest.mark.parametrize("name", WITH_DRAWS)
 def test_a_loaded_policy_has_the_posterior(name, tmp_path):
     policy = fitted(name)
     policy.save(tmp_path / "p", draws=120)
@@ -135,7 +155,7 @@ def side_by_side():
     owner = np.random.default_rng(0).permutation(np.repeat(np.arange(3), counts))
     weights, parts, share = np.empty(len(owner)), np.empty(len(owner), object), np.empty(len(owner))
     for number, policy in enumerate(policies):
-        posterior = policy.posterior()
+        posterior = policy.posterior("last_layer")
         weights[owner == number] = policy.member_weights_ / 3.0
         parts[owner == number], share[owner == number] = posterior.parts, posterior.weights
     model, params = Mixture(tuple(p.model_ for p in policies)), Mixed(owner, tuple(p.params_ for p in policies))
@@ -220,6 +240,7 @@ def test_models_without_members_leave_nothing_behind():
     frozen = freeze(
         Mixture((first.model_, SMALL)), first.surrogate_, Mixed(owner, (first.params_, None)), first.member_weights_,
         first.standardizer_, first.actions_, feature_names=None, posterior=None, draws=0, gain=None,
+        effect=first.effect_,
     )  # fmt: skip
     assert len(frozen.parts) == 1
     assert_array_equal(frozen.predict_proba(NEW), first.frozen(draws=0).predict_proba(NEW))
@@ -300,16 +321,43 @@ def test_expected_gain_is_the_estimators(tmp_path):
     assert (decided.expected_gain >= -1e-6).all(), "an action is taken for what it gains"
 
 
+def slope_on(expected):
+    """Of a regression through the origin of what came on what was expected, both centred in each row."""
+    centred, outcomes = expected - expected.mean(axis=1, keepdims=True), Y3 - Y3.mean(axis=1, keepdims=True)
+    return np.sum(centred * outcomes) / np.sum(centred**2)
+
+
 def test_expected_gain_is_right_on_average():
     """Out of fold, a regression of what came on what was expected has slope one: that is what the slope is for."""
-    policy = fitted("three")
-    gain = policy.expected_gain()
-    centred, outcomes = gain - gain.mean(axis=1, keepdims=True), Y3 - Y3.mean(axis=1, keepdims=True)
-    assert_allclose(np.sum(centred * outcomes) / np.sum(centred**2), 1.0, rtol=1e-5)
+    policy = fitted("three, given")
+    assert_allclose(slope_on(policy.expected_gain()), 1.0, rtol=1e-5)
     with pytest.raises(ValueError, match="needs a committee"):
         fitted("alone").expected_gain(X)
     with pytest.raises(ValueError, match="one of the actions"):
         policy.expected_gain(X, default="visit")
+
+
+def test_expected_gain_of_averaged_zetas_has_one_slope_and_level_for_all_folds():
+    """slope d + level, d by members that did not train on the row, so that rows of all folds can be ranked.
+
+    What is played out of fold has the slope and level by the rows outside the fold; unit d has slope one.
+
+    The slope is lowered by 1.5 standard errors and shrunk a little, so what came is a little more than was expected.
+    """
+    policy = fitted("three")
+    fit, effect, gain = policy._training.fit, policy.effect_, policy.expected_gain()
+    committee = np.empty((N, 3))
+    for number, fold in {member.fold: member.validation for member in fit.every}.items():
+        own = fit.outside[number]
+        committee[fold] = (fit.deviation[fold] * own.unit - own.level) / own.slope
+        expected = effect.slope * committee[fold] + effect.level
+        assert_allclose(gain[fold], expected - expected[:, :1], atol=1e-5)
+    assert_allclose(slope_on(effect.unit * committee), 1.0, rtol=1e-5)
+    assert policy.gain_slope_.slope == effect.unit
+    error = policy.gain_slope_.se / policy.gain_slope_.slope
+    assert_allclose(policy.gain_slope_.se, gain_slope(committee, Y3).se, rtol=1e-4)
+    assert 1.0 < slope_on(gain) < 1.0 / (1.0 - 2.5 * error)
+    assert 1.0 - 2.0 * error < effect.slope / effect.unit < 1.0 - 1.0 * error
 
 
 def test_gain_slope_is_weighted_least_squares_through_the_origin():
@@ -413,7 +461,7 @@ def test_gains_within_rounding_count_as_equal():
 # -- without JAX ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", ["file", "mixture_file"])
+@pytest.mark.parametrize("which", ["given_file", "mixture_file", "file"])
 def test_loading_and_deciding_import_neither_jax_nor_scipy(which, request):
     file = request.getfixturevalue(which)
     code = f"""
@@ -505,7 +553,7 @@ def test_a_row_is_decided_the_same_alone_and_among_others(file):
 
 @pytest.mark.parametrize("name", ["three", "linear", "random features", "silu"])
 def test_many_members_at_a_time_are_each_member_by_itself(name):
-    policy = fitted(name).frozen(draws=0)
+    policy, effect = fitted(name).frozen(draws=0), fitted(name).effect_
     networks, x = policy.parts[0].form, ((NEW - policy.mean) / policy.scale).astype(np.float32)
     count = len(policy.actions_)
     deviation = sum(
@@ -513,7 +561,8 @@ def test_many_members_at_a_time_are_each_member_by_itself(name):
         * (SQUASHINGS[policy.squashing](np.float64(networks.basis(member, x) @ networks.last[member])) - 1.0 / count)
         for member, weight in enumerate(policy.parts[0].weights)
     )
-    assert_allclose(policy.predict_proba(NEW), simplex_projection(1.0 / count + deviation), atol=1e-6)
+    played = (effect.slope * deviation + effect.level) / effect.unit
+    assert_allclose(policy.predict_proba(NEW), simplex_projection(1.0 / count + played), atol=1e-6)
 
 
 def test_blocks_and_members_at_a_time_change_nothing(file, monkeypatch):
@@ -616,8 +665,9 @@ def forged(path, header, arrays, told=None, **changes):
 
 def test_a_newer_format_says_so(file, tmp_path):
     header, arrays = header_of(file)
-    forged(tmp_path / "p", header | {"format": 3}, arrays)
-    with pytest.raises(SavedPolicyError, match="newer gbpl"):
+    assert header["format"] == FORMAT == 3
+    forged(tmp_path / "p", header | {"format": 4}, arrays)
+    with pytest.raises(SavedPolicyError, match="has format 4, and this gbpl reads up to 3; install a newer gbpl"):
         gbpl.load(tmp_path / "p")
 
 
@@ -655,17 +705,28 @@ HOSTILE = {
     "encoder": {"encoder": {"columns": "all"}},
     "no gain": {"gain": None},
 }
+OF_NETWORKS = ("activation", "gain")  # settings of a part in the later formats, see HOSTILE_PARTS
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_settings_are_refused(file, tmp_path, name):
-    forged(tmp_path / "p", *header_of(file), **HOSTILE[name])
+def test_hostile_settings_are_refused(given_file, file, tmp_path, name):
+    for own in (given_file, file)[: 1 if set(HOSTILE[name]) & set(OF_NETWORKS) else 2]:
+        forged(tmp_path / "p", *header_of(own), **HOSTILE[name])
+        with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+            gbpl.load(tmp_path / "p")
+
+
+@pytest.mark.parametrize("name", [name for name, change in HOSTILE.items() if set(change) & set(OF_NETWORKS)])
+def test_hostile_settings_of_a_part_are_refused(file, tmp_path, name):
+    header, arrays = header_of(file)
+    (part,) = json.loads(header["policy"])["parts"]
+    forged(tmp_path / "p", header, arrays, parts=[part | HOSTILE[name]])
     with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
         gbpl.load(tmp_path / "p")
 
 
-def test_hostile_arrays_are_refused(file, tmp_path):
-    header, arrays = header_of(file)
+def test_hostile_arrays_are_refused(given_file, tmp_path):
+    header, arrays = header_of(given_file)
     last = arrays["last"]
     for change in (
         {"last": last[:, :-1]}, {"last": last.astype(np.float64)}, {"last": np.full_like(last, np.nan)},
@@ -683,30 +744,230 @@ def test_hostile_arrays_are_refused(file, tmp_path):
         gbpl.load(tmp_path / "p")
 
 
-def test_a_policy_of_networks_is_written_as_ever(file):
-    """The whole of format 1: what earlier versions read, and wrote."""
-    policy = gbpl.load(file)
-    networks = policy.parts[0].form
-    told = {
-        "activation": "tanh", "squashing": "softmax", "gain": 1.0, "actions": ["none", "mail", "call"],
-        "features": None, "slope": [policy.gain.slope, policy.gain.se],
+def written(policy, version, settings, arrays):
+    """The bytes of a file, as its format says."""
+    settings |= {
+        "actions": ["none", "mail", "call"], "features": None, "slope": [policy.gain.slope, policy.gain.se],
         "rule": {"default": 0, "defer": 0.8, "prices": []}, "encoder": None, "summary": None,
     }  # fmt: skip
+    arrays |= {"mean": policy.mean, "scale": policy.scale}
+    header = {"format": version, "sha256": _digest(json.dumps(settings), arrays), "policy": json.dumps(settings)}
+    return save(arrays, metadata={"gbpl policy": json.dumps(header)})
+
+
+def test_a_policy_of_networks_is_written_as_ever(given_file):
+    """The whole of format 1: what earlier versions read, and wrote."""
+    policy = gbpl.load(given_file)
+    (part,) = policy.parts
+    settings = {"activation": "tanh", "squashing": "softmax", "gain": 1.0}
     arrays = {
-        "weights": policy.parts[0].weights, "mean": policy.mean, "scale": policy.scale, "last": networks.last,
-        "hidden0": networks.hidden[0], "hidden1": networks.hidden[1], "draws": policy.parts[0].draws,
-        "draw_member": policy.parts[0].draw_member,
+        "weights": part.weights, "last": part.form.last, "hidden0": part.form.hidden[0],
+        "hidden1": part.form.hidden[1], "draws": part.draws, "draw_member": part.draw_member,
     }  # fmt: skip
-    header = {"format": 1, "sha256": _digest(json.dumps(told), arrays), "policy": json.dumps(told)}
-    assert file.read_bytes() == save(arrays, metadata={"gbpl policy": json.dumps(header)})
+    assert given_file.read_bytes() == written(policy, 1, settings, arrays)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_the_other_format_is_refused(file, mixture_file, tmp_path, version):
-    header, arrays = header_of(mixture_file if version == 1 else file)
-    forged(tmp_path / "p", header | {"format": version}, arrays)
+@pytest.mark.parametrize("name", ["three, forest, given", "three, splines, given"])
+def test_a_policy_of_other_models_is_written_as_ever(name, tmp_path):
+    """The whole of format 2."""
+    policy = fitted(name).frozen(draws=30)
+    policy.save(tmp_path / "p")
+    (part,) = policy.parts
+    form = part.form
+    arrays = {"weights": part.weights, "last": form.last, "draws": part.draws, "draw_member": part.draw_member}
+    if isinstance(form, Forests):
+        split = np.where(np.isinf(form.threshold), np.finfo(np.float32).max, form.threshold)
+        settings = {"kind": "forests"}
+        arrays |= {"feature": form.feature, "threshold": split, "value": form.value, "forest": form.forest}
+    else:
+        settings = {"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 5}
+    assert (tmp_path / "p").read_bytes() == written(
+        policy,
+        2,
+        {"parts": [settings], "squashing": "softmax"},
+        {f"part0/{array}": np.ascontiguousarray(values) for array, values in arrays.items()},
+    )
+
+
+@pytest.mark.parametrize("draws", [0, 30])
+def test_a_policy_of_averaged_zetas_is_written_with_its_effects(draws, tmp_path):
+    """The whole of format 3, with draws of effects and without."""
+    policy = fitted("three").frozen(draws=draws)
+    policy.save(tmp_path / "p")
+    effect, drawn, (part,) = fitted("three").effect_, fitted("three").posterior().sample(30), policy.parts
+    settings = {
+        "parts": [{"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 0}], "squashing": "softmax",
+        "effects": {"slope": effect.slope / effect.unit, "knots": 0},
+    }  # fmt: skip
+    arrays = {
+        "part0/weights": part.weights, "part0/last": part.form.last, "part0/hidden0": part.form.hidden[0],
+        "part0/hidden1": part.form.hidden[1], "effects/level": effect.level / effect.unit,
+    }  # fmt: skip
+    if draws:
+        arrays |= {
+            "effects/functions": fitted("three").posterior().functions, "effects/draw_weight": drawn["weight"],
+            "effects/draw_coefficient": np.concatenate([drawn["coefficient"], drawn["rough"]], axis=1),
+        }  # fmt: skip
+    assert (tmp_path / "p").read_bytes() == written(policy, 3, settings, arrays)
+    loaded = gbpl.load(tmp_path / "p")
+    assert loaded.draw_count == draws
+    assert (loaded.decide(NEW[:5]).probability is None) == (draws == 0)
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "p").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [(own, other) for own, other in product((1, 2, 3), repeat=2) if own != other]
+)
+def test_another_format_is_refused(given_file, mixture_file, file, tmp_path, own, other):
+    header, arrays = header_of((given_file, mixture_file, file)[own - 1])
+    assert header["format"] == own
+    forged(tmp_path / "p", header | {"format": other}, arrays)
     with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
         gbpl.load(tmp_path / "p")
+
+
+# -- effects ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("curves", ["none", "lines", "of 4 knots"])
+def test_effects_of_several_models_restated(mixture_file, tmp_path, curves):
+    """slope d + level; a draw is sum_m w_m a_m + phi'B + sqrt(2 / J) sum_j cos(x'f_j + b_j) c_j, members in order."""
+    plain, made = gbpl.load(mixture_file), np.random.default_rng(8)
+    parts = [replace(part, draws=None, draw_member=None) for part in plain.parts]
+    x = ((NEW - plain.mean) / plain.scale).astype(np.float32)
+    knots = 4 if curves == "of 4 knots" else 0
+    phi = {"none": x[:, :0], "lines": x, "of 4 knots": spline_curves(x, 4)}[curves]
+    phi = np.column_stack([np.ones(len(x)), phi])
+    members = np.stack(
+        [
+            SQUASHINGS["softmax"](np.float64(part.form.basis(member, x) @ part.form.last[member])) - 1.0 / 3.0
+            for part in parts
+            for member in range(len(part.weights))
+        ]
+    )
+    shapes = {"functions": (5, 6), "draw_weight": (50, len(members)), "draw_coefficient": (50, phi.shape[1] + 6, 3)}
+    drawn = {name: made.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    effects = Effects(0.7, knots, np.array([0.1, -0.15, 0.05]), **drawn)
+    policy = SavedPolicy(
+        parts, squashing="softmax", mean=plain.mean, scale=plain.scale, actions=plain.actions_,
+        gain=GainSlope(2.0, 0.1), effects=effects,
+    )  # fmt: skip
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    weights = np.concatenate([part.weights for part in parts])
+    played = 0.7 * np.tensordot(weights, members, axes=1) + effects.level
+    assert_allclose(loaded.predict_proba(NEW), simplex_projection(1.0 / 3.0 + played), atol=1e-6)
+    assert_allclose(loaded.expected_gain(NEW), 2.0 * (played - played[:, :1]), atol=1e-5)
+    rough = np.sqrt(2.0 / 6.0) * np.cos(x @ drawn["functions"][:-1] + drawn["functions"][-1])
+    every = np.tensordot(drawn["draw_weight"], members, axes=1)
+    every = every + np.column_stack([phi, rough]) @ drawn["draw_coefficient"]
+    expected = np.mean(every.argmax(axis=2)[..., None] == np.arange(3), axis=0)
+    found = loaded.action_probability(NEW)
+    assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
+    assert np.abs(found - expected).max() <= 1.0 / 50 + 1e-9
+    assert_array_equal(loaded.decide(NEW).probability, found)
+
+
+HOSTILE_EFFECTS = {
+    "none": (None, "effects of its format"),
+    "a list": ([1.0, 0], "TypeError"),
+    "text": ("effects", "TypeError"),
+    "true": (True, "TypeError"),
+    "no slope": ({"knots": 0}, "KeyError"),
+    "no knots": ({"slope": 1.0}, "KeyError"),
+    "slope of text": ({"slope": "1.0", "knots": 0}, "not a number"),
+    "slope true": ({"slope": True, "knots": 0}, "not a number"),
+    "slope of none": ({"slope": None, "knots": 0}, "not a number"),
+    "huge slope": ({"slope": 10**400, "knots": 0}, "OverflowError"),
+    "knots true": ({"slope": 1.0, "knots": True}, "knots of its effects"),
+    "knots of a float": ({"slope": 1.0, "knots": 5.0}, "knots of its effects"),
+    "knots of text": ({"slope": 1.0, "knots": "5"}, "knots of its effects"),
+    "knots of none": ({"slope": 1.0, "knots": None}, "knots of its effects"),
+    "a billion knots": ({"slope": 1.0, "knots": 10**9}, "knots of its effects"),
+    "two knots": ({"slope": 1.0, "knots": 2}, "knots of its effects"),
+    "fewer than no knots": ({"slope": 1.0, "knots": -3}, "knots of its effects"),
+    "knots of other curves": ({"slope": 1.0, "knots": 5}, "no coefficients"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_EFFECTS)
+def test_hostile_effects_are_refused(file, tmp_path, name):
+    effects, reason = HOSTILE_EFFECTS[name]
+    forged(tmp_path / "p", *header_of(file), effects=effects)
+    with pytest.raises(SavedPolicyError, match=f"damaged, or was never a policy: .*{reason}"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_hostile_arrays_of_effects_are_refused(file, tmp_path):
+    header, arrays = header_of(file)
+    names = ("level", "functions", "draw_weight", "draw_coefficient")
+    level, functions, weight, drawn = (arrays[f"effects/{name}"] for name in names)
+    wide = np.concatenate([drawn, drawn[:, :1]], axis=1)
+    for change, reason in (
+        ({"level": level[:2]}, "a level for each action"), ({"level": np.append(level, 0.0)}, "a level for each"),
+        ({"level": level[None]}, "level has shape"), ({"level": level[:0]}, "level has shape"),
+        ({"level": level.astype(np.float32)}, "level holds float32"), ({"level": level * np.nan}, "not finite"),
+        ({"functions": functions[1:]}, "fit its features"), ({"functions": functions[[0, *range(5)]]}, "its features"),
+        ({"functions": functions[0]}, "functions has shape"), ({"functions": functions[:, :0]}, "has shape"),
+        ({"functions": functions.astype(np.float64)}, "float64"), ({"functions": functions * np.inf}, "not finite"),
+        ({"functions": functions[:, 1:]}, "no coefficients"),
+        ({"draw_weight": weight[:, 1:]}, "weigh every member"), ({"draw_weight": weight[:, [0, *range(25)]]}, "weigh"),
+        ({"draw_weight": weight[1:]}, "no coefficients"), ({"draw_weight": weight[:0]}, "draw_weight has shape"),
+        ({"draw_weight": weight[None]}, "has shape"), ({"draw_weight": weight.astype(np.float64)}, "holds float64"),
+        ({"draw_weight": weight * np.nan}, "draw_weight has values that are not finite"),
+        ({"draw_coefficient": drawn[1:]}, "no coefficients"), ({"draw_coefficient": drawn[:, 1:]}, "no coefficients"),
+        ({"draw_coefficient": wide}, "no coefficients"), ({"draw_coefficient": drawn[..., :2]}, "no coefficients"),
+        ({"draw_coefficient": drawn[0]}, "draw_coefficient has shape"),
+        ({"draw_coefficient": drawn.astype(np.float64)}, "float64"),
+        ({"draw_coefficient": drawn * np.nan}, "draw_coefficient has values that are not finite"),
+        ({"other": drawn}, "its effects hold the arrays"), ({"/level": level}, "its effects hold the arrays"),
+        ({"effects/level": level}, "its effects hold the arrays"), ({"part0/level": level}, "its effects hold"),
+    ):  # fmt: skip
+        forged(tmp_path / "p", header, arrays | {f"effects/{name}": array for name, array in change.items()})
+        with pytest.raises(SavedPolicyError, match=f"damaged, or was never a policy: .*{reason}"):
+            gbpl.load(tmp_path / "p")
+    for name in names:
+        forged(tmp_path / "p", header, {other: own for other, own in arrays.items() if other != f"effects/{name}"})
+        with pytest.raises(SavedPolicyError, match="never a policy: its effects hold the arrays"):
+            gbpl.load(tmp_path / "p")
+    for name in ("level", "part0/level", "/effects/level", "part0/effects/level"):
+        forged(tmp_path / "p", header, arrays | {name: level})
+        with pytest.raises(SavedPolicyError, match="never a policy: it holds the arrays"):
+            gbpl.load(tmp_path / "p")
+
+
+def test_draws_of_two_kinds_are_refused(file, tmp_path):
+    header, arrays = header_of(file)
+    last = arrays["part0/last"]
+    both = {"part0/draws": last, "part0/draw_member": np.arange(len(last), dtype=np.int32)}
+    forged(tmp_path / "p", header, arrays | both)
+    with pytest.raises(SavedPolicyError, match="draws of two kinds"):
+        gbpl.load(tmp_path / "p")
+
+
+def test_effects_are_in_files_of_their_format_alone(given_file, mixture_file, file, tmp_path):
+    effects = json.loads(header_of(file)[0]["policy"])["effects"]
+    own = {name: array for name, array in header_of(file)[1].items() if name.startswith("effects/")}
+    for other in (given_file, mixture_file):
+        header, arrays = header_of(other)
+        for change, more, reason in (
+            ({"effects": effects}, own, "effects of its format"), ({"effects": effects}, {}, "effects of its format"),
+            ({}, own, "it holds the arrays"),
+        ):  # fmt: skip
+            forged(tmp_path / "p", header, arrays | more, **change)
+            with pytest.raises(SavedPolicyError, match=f"damaged, or was never a policy: .*{reason}"):
+                gbpl.load(tmp_path / "p")
+    header, arrays = header_of(file)
+    told = json.loads(header["policy"])
+    del told["effects"]
+    for kept in (arrays, {name: array for name, array in arrays.items() if name not in own}):
+        forged(tmp_path / "p", header, kept, told=told)
+        with pytest.raises(SavedPolicyError, match="does not have the effects of its format"):
+            gbpl.load(tmp_path / "p")
+
+
+# -- parts ------------------------------------------------------------------------------------------------------------
 
 
 PARTS = [

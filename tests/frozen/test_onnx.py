@@ -19,10 +19,10 @@ from support.policies import small_net
 from gbpl import GBPL, Encoder, FitConfig, to_onnx
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
-from gbpl.frozen.committee import Part
+from gbpl.frozen.committee import Effects, Part
 from gbpl.frozen.policy import NumpyPolicy
 from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks
-from gbpl.squashing import SQUASHINGS
+from gbpl.squashing import SQUASHINGS, simplex_projection
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
@@ -155,6 +155,30 @@ def test_a_row_that_numpy_refuses_is_not_decided_by_trees(export):
     assert_decides_the_same(policy, (probability[~bad], action[~bad]), X[:20][~bad])
 
 
+@pytest.mark.parametrize(("squashing", "count"), SHAPES + GAPS)
+def test_effects_are_played_in_place_of_the_deviation(export, squashing, count):
+    """slope d + level, here so that the action is often another one; prices count in its units."""
+    level = np.random.default_rng(6).normal(size=count) / 3.0
+    beside = [Part(forests(squashing=squashing, count=count), np.full(5, 0.1))]
+    plain = numpy_policy(networks("tanh", (8,), squashing, count), count, squashing, beside=beside)
+    deviation = plain._committee.apply(X, draws=False)[0]
+    effects = Effects(0.6, 0, level - level.mean())
+    policy = NumpyPolicy(
+        plain.parts, squashing=squashing, mean=CENTRE, scale=SPREAD, actions=plain.actions_, effects=effects,
+        gain=GainSlope(2.0, 0.1),
+    )  # fmt: skip
+    exported = export(policy, X)
+    played = 0.6 * deviation + effects.level
+    assert_allclose(exported[0], simplex_projection(1.0 / count + played), atol=1e-5)
+    assert assert_decides_the_same(policy, exported).mean() > 0.99
+    assert np.mean(exported[1] != plain.decide(X).action) > 0.02
+    prices = np.linspace(0.0, 0.3, count)
+    priced = policy.with_study(rule=Rule(prices=tuple(prices.tolist())), encoder=None, summary=None)
+    action = export(priced, X)[1]
+    assert np.mean(action != np.argmax(2.0 * played - prices, axis=1)) < 0.001, "but for rounding"
+    assert np.mean(action != priced.decide(X).action) < 0.001
+
+
 @pytest.mark.parametrize("rows", [0, 1, 7, 3000])
 @pytest.mark.parametrize("squashing", SQUASHINGS)
 def test_any_number_of_rows(export, rows, squashing):
@@ -224,14 +248,17 @@ def run_file(path, x):
     return session.run(["probability", "action"], {"features": np.asarray(x, np.float64)})
 
 
+@pytest.mark.parametrize("zeta", [1.0, "auto"])
 @pytest.mark.parametrize("made", [small_net, GBPL], ids=["GBPLNet", "GBPL"])
-def test_an_estimator_writes_its_own_file(tmp_path, made):
+def test_an_estimator_writes_its_own_file(tmp_path, made, zeta):
     rng = np.random.default_rng(7)
     frame = pd.DataFrame(rng.normal(size=(120, 3)) * [1, 50, 0.1] + [0, 1e4, 2], columns=["age", "income", "rate"])
     z = (frame.to_numpy() - [0, 1e4, 2]) / [1, 50, 0.1]
     outcomes = np.column_stack([np.zeros(120), z[:, 0], z[:, 1]]) + 0.3 * rng.normal(size=(120, 3))
-    short = {"zeta": 1.0, "committee": 2, "fit_config": FitConfig(max_epochs=5), "random_state": 0}
+    config = FitConfig(max_epochs=5, learning_rate=0.03)
+    short = {"zeta": zeta, "committee": 2, "fit_config": config, "random_state": 0}
     policy = made(actions=["wait", "call", "visit"], **short).fit(frame, outcomes)
+    assert (policy.effect_ is not None) == (zeta == "auto")
     policy.to_onnx(tmp_path / "a.onnx")
     to_onnx(policy, tmp_path / "b.onnx")
     policy.frozen(draws=0).to_onnx(tmp_path / "c.onnx")

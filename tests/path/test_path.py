@@ -25,6 +25,7 @@ from gbpl.path.grid import AUTO_PATH
 from gbpl.path.out_of_fold import ZetaPath
 from gbpl.path.path import PathFit, fit_paths
 from gbpl.path.plan import PathProblem, PathSettings, Table
+from gbpl.posterior.effect import fit_effect
 
 ROWS, FOLDS = 90, 3
 SHORT = (3.0, 0.3, 0.01)
@@ -109,10 +110,27 @@ def welfare_and_size(policies: np.ndarray, feedback: FullFeedback, rows: np.ndar
 
 
 def combined(policies: np.ndarray, weight: np.ndarray, size: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Deviations from uniform brought to their mean size, averaged, and put back on the simplex."""
-    count = policies.shape[2]
-    around = np.tensordot(weight * (weight @ size) / size, policies[:, rows] - 1 / count, axes=1)
-    return nearest_on_simplex(1 / count + around)
+    """Deviations from uniform brought to size one, and averaged."""
+    return np.tensordot(weight / size, policies[:, rows] - 1 / policies.shape[2], axes=1)
+
+
+def committee_deviation(fitted: PathFit, fold: int, rows: np.ndarray) -> np.ndarray:
+    """What the committee says of a fold's rows, before it is made an expected effect: slope d + level over unit."""
+    assert fitted.deviation is not None
+    effect = fitted.outside[fold]
+    return (effect.unit * fitted.deviation[rows].astype(float) - effect.level) / effect.slope
+
+
+def deviations_of(fitted: PathFit, folds: list[np.ndarray]) -> np.ndarray:
+    """The committee's deviations on all rows."""
+    deviation = np.empty((ROWS, fitted.settings.surrogate.n_actions))
+    for number, fold in enumerate(folds):
+        deviation[fold] = committee_deviation(fitted, number, fold)
+    return deviation
+
+
+def of_size_one(deviation: np.ndarray) -> np.ndarray:
+    return deviation / np.sqrt(np.mean(deviation**2))
 
 
 def smooth(welfare: np.ndarray) -> np.ndarray:
@@ -142,11 +160,15 @@ def test_a_row_is_decided_by_its_own_fold_s_members_as_the_other_folds_weigh_the
     policies = own_policies(stack, feedback, folds, entries)
     chosen = []
     assert fitted.out_of_fold is not None
-    for fold in folds:
+    for number, fold in enumerate(folds):
         others = np.setdiff1d(np.arange(ROWS), fold)
         welfare, size = welfare_and_size(policies, feedback, others)
         chosen.append(smooth(welfare))
-        assert_allclose(fitted.out_of_fold[fold], combined(policies, chosen[-1], size, fold), atol=2e-5)
+        own, effect = combined(policies, chosen[-1], size, fold), fitted.outside[number]
+        assert_allclose(of_size_one(committee_deviation(fitted, number, fold)), of_size_one(own), atol=2e-4)
+        # One size in all folds, that of the policy's own deviations: the slope of one is that of the others.
+        played = (effect.slope * (fitted.path.weight @ fitted.path.size) * own + effect.level) / effect.unit
+        assert_allclose(fitted.out_of_fold[fold], nearest_on_simplex(1 / count + played), atol=5e-5)
     assert np.ptp(chosen, axis=0).max() > 0.05, "the folds must weigh the zetas differently to test this"
     # The path itself is judged on every row, and so is what the members count in the policy.
     welfare, size = welfare_and_size(policies, feedback, np.arange(ROWS))
@@ -180,7 +202,8 @@ def test_of_listed_zetas_the_best_by_the_other_folds_decides(stacks: list[Call])
 def test_what_happened_to_a_fold_does_not_decide_it(turned: int, zetas: Sequence[float] | None) -> None:
     """Turning the judge's outcomes of one fold round changes no decision on it; it changes some elsewhere.
 
-    The tables that members learn from and stop on are held. Two columns turned round keep the outcome scale.
+    The tables that members learn from and stop on are held. Two columns turned round keep the outcome scale. Where
+    zetas are averaged, the size of a policy is not a decision: its unit is that of all rows.
     """
     feedback, folds = feedback_of(), in_folds()
     tables = [Table([feedback.outcomes], 1.0, path=SHORT), Table(each_fold_s(feedback.outcomes), 1.0, 0.0, (1.0,))]
@@ -191,7 +214,15 @@ def test_what_happened_to_a_fold_does_not_decide_it(turned: int, zetas: Sequence
     assert one.scale == other.scale
     assert one.out_of_fold is not None
     assert other.out_of_fold is not None
-    assert_array_equal(other.out_of_fold[folds[turned]], one.out_of_fold[folds[turned]])
+    rows = folds[turned]
+    if zetas is None:
+        deviations = [of_size_one(committee_deviation(fit, turned, rows)) for fit in (one, other)]
+        assert_allclose(*deviations, atol=1e-5)
+        assert_array_equal(other.out_of_fold[rows].argmax(axis=1), one.out_of_fold[rows].argmax(axis=1))
+        effects = [fit_effect(one.x, judge.outcomes, deviations_of(one, folds), folds)[1][turned] for judge in judges]
+        assert (effects[0].slope, *effects[0].level) == (effects[1].slope, *effects[1].level)
+    else:
+        assert_array_equal(other.out_of_fold[rows], one.out_of_fold[rows])
     assert not np.array_equal(other.path.weight, one.path.weight)
     elsewhere = np.setdiff1d(np.arange(ROWS), folds[turned])
     assert np.abs(other.out_of_fold[elsewhere] - one.out_of_fold[elsewhere]).max() > 1e-3

@@ -18,6 +18,7 @@ import scipy.stats
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from support.calls import record_calls
+from support.checks import nearest_on_simplex
 
 import gbpl.path.path
 import gbpl.posterior.influence
@@ -186,7 +187,8 @@ def test_one_linear_score_by_the_formula():
     # At that eta the posterior's variance of welfare is the sandwich's: by the formula, and by draws.
     posterior = np.linalg.inv(choice.eta * zeta * train.T @ train + np.eye(3) / 30**2)
     assert g @ posterior @ g == pytest.approx(sandwich, rel=1e-3)
-    drawn = fitted("one").posterior().welfare(X, np.column_stack([0 * estimate, estimate]), draws=4000)
+    outcomes = np.column_stack([0 * estimate, estimate])
+    drawn = fitted("one").posterior().welfare(X, outcomes, rule="randomized", draws=4000)
     assert drawn.sd == pytest.approx(choice.spread, rel=4 / np.sqrt(2 * 4000))
 
     # Noise of variance sd^2 asks for precision 1 / sd^2, with the error of a weighted mean of squares.
@@ -222,7 +224,8 @@ def test_information_matching_with_sample_weights(weights):
     unit, sandwich = variances(fit, everything=weights == "all")
     choice = information_matching(fit, weights=weights)
     assert choice.precision * fit.scale**2 == pytest.approx(unit / sandwich, rel=1e-3)
-    drawn = fitted("weighted").posterior(eta=choice.eta).welfare(X, fit.scale * estimated(fit), draws=4000)
+    posterior = fitted("weighted").posterior(eta=choice.eta)
+    drawn = posterior.welfare(X, fit.scale * estimated(fit), rule="randomized", draws=4000)
     if weights == "last_layer":
         assert drawn.sd == pytest.approx(choice.spread, rel=4 / np.sqrt(2 * 4000))
 
@@ -272,19 +275,28 @@ def test_several_zetas_count_by_their_policies():
     """Each member's own eta is its zeta times the one precision: the pseudo-likelihoods see the same noise."""
     policy = fitted("network")
     choice = policy.calibrate_eta()
-    parts = policy.posterior().parts
+    parts = policy.posterior("last_layer").parts
     scale = policy.outcome_scale_
     zetas = np.array([part.problem.zeta for part in parts]) * scale
     assert len(np.unique(zetas)) > 1
     np.testing.assert_allclose([part.problem.eta / scale for part in parts], choice.precision * zetas, rtol=1e-9)
     assert choice.zeta == pytest.approx(policy.zeta_)
 
-    # Without doubt, they are the policy: its multipliers are not the mixture's shares.
-    posterior = policy.posterior(eta=1e9)
+    # Without doubt, they are the committee, whose multipliers are not the mixture's shares, before its effects.
+    fit, posterior = path_fit("network"), policy.posterior(eta=1e9)
     assert np.abs(posterior.policy_weights - posterior.weights).max() > 0.01
-    np.testing.assert_allclose(
-        posterior.welfare(X, Y2, draws=3).values, welfare(policy.predict_proba(X), Y2), atol=1e-4
+    committee = sum(
+        counted * (policy_of_scores(fit, scores_and_slope(fit, number, fit.x)[0]) - 0.5)
+        for number, counted in enumerate(policy.member_weights_)
     )
+    drawn = posterior.welfare(X, Y2, rule="randomized", draws=3).values
+    np.testing.assert_allclose(drawn, welfare(nearest_on_simplex(0.5 + committee), Y2), atol=1e-4)
+
+    # With them, it is the policy.
+    effect = policy.effect_
+    played = nearest_on_simplex(0.5 + (effect.slope * committee + effect.level) / effect.unit)
+    np.testing.assert_allclose(policy.predict_proba(X), played, atol=1e-5)
+    assert np.abs(effect.level).max() > 0
 
 
 @pytest.mark.parametrize(
@@ -568,7 +580,7 @@ def test_a_weight_of_two_is_the_row_twice_in_safe_bayes():
             inverse = inverse + precision * 0.7**2 * phi.T @ phi
             moment = moment + precision * 0.7 * phi.T @ t
         expected.append(total)
-    got = weight.mean() * _sequential_loss(problem, x, target, weight, weight.mean() * precisions)
+    got = weight.mean() * _sequential_loss(problem, with_one(x), target, weight, weight.mean() * precisions)
     np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
@@ -720,7 +732,7 @@ def test_calibrating_needs_a_fit_its_rows_and_a_method():
 
 
 @pytest.mark.parametrize("rule", ["randomized", "deterministic"])
-@pytest.mark.parametrize("name", ["linear", "softmax"])
+@pytest.mark.parametrize("name", ["linear", "softmax", "network"])
 def test_population_welfare_adds_two_uncertainties(name, rule):
     """Mean the value out of fold; variance its standard error squared plus the variance of the posterior's draws."""
     policy, fit = fitted(name), path_fit(name)
@@ -739,6 +751,9 @@ def test_population_welfare_adds_two_uncertainties(name, rule):
     assert population.sd == pytest.approx(expected, rel=4 / np.sqrt(2 * draws))
     assert population.mean == pytest.approx(rows.mean(), abs=4 * expected / np.sqrt(draws))
     assert np.var(drawn.values) > 0
+    assert (policy.posterior().method == "committee") == (name == "network"), "where zetas are averaged"
+    default = policy.population_welfare(draws=draws, seed=4)
+    assert np.array_equal(default.values, population.values) == (rule == "deterministic")
     np.testing.assert_array_equal(policy.population_welfare(rule=rule, draws=draws, seed=4).values, population.values)
     assert not np.array_equal(policy.population_welfare(rule=rule, draws=draws, seed=5).values, population.values)
 
@@ -760,20 +775,24 @@ def test_eta_counts_in_the_population_welfare():
     shares = []
     for times in (1.0, 0.1, 0.01):
         with doubtful(policy, times):
-            shares.append(policy.population_welfare(draws=40_000, seed=1).sd ** 2 - error)
+            shares.append(policy.population_welfare(rule="randomized", draws=40_000, seed=1).sd ** 2 - error)
     assert shares[2] > shares[1] > shares[0]
     assert shares[2] / policy.calibrate_eta().spread ** 2 == pytest.approx(100, rel=0.35)  # 400 draws, some cut off
 
 
-def test_population_welfare_of_a_log():
+@pytest.mark.parametrize("rule", ["randomized", "deterministic"])
+def test_population_welfare_of_a_log(rule):
     policy = fitted("logged")
-    drawn = policy.population_welfare(draws=20_000)
-    rows = np.sum(path_fit("logged").out_of_fold * policy.pseudo_outcomes_, axis=1)  # doubly robust
+    drawn = policy.population_welfare(rule=rule, draws=20_000)
+    policies = path_fit("logged").out_of_fold
+    if rule == "deterministic":
+        policies = np.eye(2)[policies.argmax(axis=1)]
+    rows = np.sum(policies * policy.pseudo_outcomes_, axis=1)  # doubly robust
     error = drawn.sd / np.sqrt(20_000)
     assert drawn.mean == pytest.approx(rows.mean(), abs=5 * error)
     assert drawn.sd > rows.std(ddof=1) / np.sqrt(N)
-    weighed = policy.population_welfare(estimator="ipw", draws=20_000)
-    ratio = path_fit("logged").out_of_fold[np.arange(N), ACTION] / 0.5
+    weighed = policy.population_welfare(rule=rule, estimator="ipw", draws=20_000)
+    ratio = policies[np.arange(N), ACTION] / 0.5
     assert weighed.mean == pytest.approx(np.mean(ratio * Y3[np.arange(N), ACTION]), abs=5 * weighed.sd / 141)
 
 
@@ -784,8 +803,9 @@ def test_population_welfare_uses_a_sample_of_many_rows(monkeypatch):
     rows = np.random.default_rng([4, 2]).permutation(N)[:60]
     error = np.var(np.sum(fit.out_of_fold * Y2, axis=1), ddof=1) / N
     with doubtful(policy, 0.001):  # so that which draws, of which rows, makes a difference
-        drawn = policy.posterior().welfare(X[rows], fit.scale * estimated(fit)[rows], draws=50, seed=4)
-        population = policy.population_welfare(draws=40_000, seed=4)
+        outcomes = fit.scale * estimated(fit)[rows]
+        drawn = policy.posterior().welfare(X[rows], outcomes, rule="randomized", draws=50, seed=4)
+        population = policy.population_welfare(rule="randomized", draws=40_000, seed=4)
     assert drawn.sd**2 > error
     assert population.sd == pytest.approx(np.sqrt(error + np.var(drawn.values)), rel=4 / np.sqrt(80_000))
 

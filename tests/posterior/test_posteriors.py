@@ -114,9 +114,10 @@ def test_contract(method, options, count, committee):
     policies = np.asarray(posterior.surrogate.policy(scores), np.float64)
     means = [welfare(p, MEAN[count]) for p in policies]
     asked = {"of": "member", "draws": 12, "seed": 3}
-    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[count], **asked).values, means, atol=1e-5)
+    drawn = posterior.welfare(NEW, MEAN[count], rule="randomized", **asked)
+    np.testing.assert_allclose(drawn.values, means, atol=1e-5)
     np.testing.assert_allclose(
-        posterior.regret(NEW, MEAN[count], **asked).values,
+        posterior.regret(NEW, MEAN[count], rule="randomized", **asked).values,
         [regret(p, MEAN[count]) for p in policies],
         atol=1e-5,
     )
@@ -126,8 +127,14 @@ def test_contract(method, options, count, committee):
     u = count / (count - 1) * (1 - share.max(axis=1))
     np.testing.assert_allclose(posterior.disagreement(NEW, draws=12, seed=3), u, atol=1e-12)
     taken = np.eye(count)[chosen]
-    rule = posterior.welfare(NEW, MEAN[count], rule="deterministic", **asked).values
-    np.testing.assert_allclose(rule, [welfare(p, MEAN[count]) for p in taken], atol=1e-5)
+    rule = posterior.welfare(NEW, MEAN[count], rule="deterministic", **asked)
+    np.testing.assert_allclose(rule.values, [welfare(p, MEAN[count]) for p in taken], atol=1e-5)
+    default = posterior.welfare(NEW, MEAN[count], **asked)
+    np.testing.assert_array_equal(default.values, rule.values)
+    assert "deterministic" in default.about
+    np.testing.assert_allclose(
+        posterior.regret(NEW, MEAN[count], **asked).values, [regret(p, MEAN[count]) for p in taken], atol=1e-5
+    )
 
 
 def test_committee_is_the_equal_mixture():
@@ -357,15 +364,18 @@ def test_draws_summaries():
     assert "a number" in str(draws)
 
 
-def test_population_welfare_adds_the_noise_of_the_rows():
+@pytest.mark.parametrize("rule", ["randomized", "deterministic"])
+def test_population_welfare_adds_the_noise_of_the_rows(rule):
     posterior = fitted("last_layer", 2, None).posterior()
     rng = np.random.default_rng(8)
     outcomes = MEAN[2] + rng.normal(size=MEAN[2].shape)
-    here = posterior.welfare(NEW, outcomes, draws=4000, seed=1)
-    population = posterior.population_welfare(NEW, outcomes, draws=4000, seed=1)
+    here = posterior.welfare(NEW, outcomes, rule=rule, draws=4000, seed=1)
+    population = posterior.population_welfare(NEW, outcomes, rule=rule, draws=4000, seed=1)
     assert "population" in population.about
     assert "given rows" in here.about
     policies = np.asarray(posterior.surrogate.policy(posterior.scores(NEW, draws=400, seed=1)), float)
+    if rule == "deterministic":
+        policies = np.eye(2)[policies.argmax(axis=2)]
     row_variance = np.mean([np.var(np.sum(p * outcomes, axis=1)) for p in policies])
     expected = np.sqrt(here.sd**2 + row_variance / len(NEW))
     assert population.sd == pytest.approx(expected, rel=0.06)
@@ -378,7 +388,7 @@ GROUP = np.random.default_rng(10).integers(0, 9, 50)
 @pytest.mark.parametrize("of", ["committee", "member"])
 def test_a_weight_of_two_is_the_row_twice(of):
     posterior = fitted("last_layer", 3, 2).posterior()
-    asked = {"of": of, "draws": 20, "seed": 6}
+    asked = {"rule": "randomized", "of": of, "draws": 20, "seed": 6}
     twice = np.repeat(np.arange(50), WEIGHT)
     for call in (posterior.welfare, posterior.regret):
         weighted = call(NEW, MEAN[3], sample_weight=WEIGHT, **asked).values
@@ -397,7 +407,7 @@ def test_the_rows_noise_is_that_of_a_weighted_mean_with_clusters(weighted, group
     """sqrt(sum_g (sum_{i in g} w_i (v_i - mean))^2 G / (G - 1)) / sum w of every draw's values v, by plain loops."""
     monkeypatch.setattr("gbpl.fitting.apply.BLOCK", 16)  # groups are cut by blocks of rows
     posterior = fitted("last_layer", 2, 2).posterior()
-    asked = {"of": "member", "draws": 20, "seed": 6}
+    asked = {"rule": "randomized", "of": "member", "draws": 20, "seed": 6}
     policies = np.asarray(posterior.surrogate.policy(posterior.scores(NEW, draws=20, seed=6)), float)
     weight = WEIGHT if weighted else np.ones(50)
     group = GROUP if grouped else np.arange(50)
@@ -427,22 +437,25 @@ def test_one_row_has_no_noise_to_add():
 def test_probability_better():
     policy = fitted("last_layer", 2, None)
     posterior = policy.posterior()
-    values = posterior.welfare(NEW, MEAN[2], draws=100, seed=2).values
-    assert posterior.probability_better(NEW, MEAN[2], than="b", draws=100, seed=2) == np.mean(
-        values > MEAN[2][:, 1].mean()
-    )
     even = np.full((50, 2), 0.5)
-    assert posterior.probability_better(NEW, MEAN[2], than=even, draws=100, seed=2) == np.mean(values > MEAN[2].mean())
+    for rule in ("randomized", "deterministic"):
+        asked = {"rule": rule, "draws": 100, "seed": 2}
+        values = posterior.welfare(NEW, MEAN[2], **asked).values
+        for than, worth in (("b", MEAN[2][:, 1].mean()), (even, MEAN[2].mean())):
+            assert posterior.probability_better(NEW, MEAN[2], than=than, **asked) == np.mean(values > worth)
+    default = posterior.probability_better(NEW, MEAN[2], than="b", draws=100, seed=2)
+    assert default == posterior.probability_better(NEW, MEAN[2], than="b", rule="deterministic", draws=100, seed=2)
     with pytest.raises(ValueError, match="an action of"):
         posterior.probability_better(NEW, MEAN[2], than="z")
 
 
 def test_blocks_of_rows_and_draws_make_no_difference(monkeypatch):
     posterior = fitted("last_layer", 2, None).posterior()
-    one = posterior.welfare(NEW, MEAN[2], draws=30, seed=2).values
+    asked = {"rule": "randomized", "draws": 30, "seed": 2}
+    one = posterior.welfare(NEW, MEAN[2], **asked).values
     monkeypatch.setattr("gbpl.posterior.posterior.DRAWS_AT_A_TIME", 7)
     monkeypatch.setattr("gbpl.fitting.apply.BLOCK", 16)
-    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[2], draws=30, seed=2).values, one, atol=1e-6)
+    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[2], **asked).values, one, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -450,6 +463,7 @@ def test_blocks_of_rows_and_draws_make_no_difference(monkeypatch):
     [
         ("gibbs", {}, "method must be one of .*got 'gibbs'"),
         ("exact", {}, "linear in its parameters"),
+        ("committee", {}, "needs zeta='auto', eta='auto' and a committee; use method='last_layer'"),
         ("variational", {"family": "flow"}, "family must be one of mean_field, last_layer, got 'flow'"),
         ("bootstrap", {"refits": 1}, "refits. >= 2"),
         ("laplace", {"structure": "block"}, "structure.*block"),
@@ -508,7 +522,13 @@ def test_a_policy_of_no_size_still_has_a_posterior():
             X, np.zeros((N, 2))
         )
     np.testing.assert_allclose(policy.predict_proba(NEW), 0.5)
-    assert len(policy.posterior().sample(10)[-1]["bias"]) == 10
+    assert len(policy.posterior("last_layer").sample(10)[-1]["bias"]) == 10
+    posterior = policy.posterior()
+    draws = posterior.sample(10)
+    assert draws["weight"].shape == (10, len(policy.member_weights_))
+    assert all(np.isfinite(leaf).all() for leaf in draws.values())
+    np.testing.assert_allclose(posterior.action_probability(NEW).sum(axis=1), 1.0)
+    np.testing.assert_allclose(posterior.welfare(NEW, np.zeros((50, 2))).values, 0.0)
 
 
 def test_bootstrap_of_members_with_unequal_shares_has_draws_for_its_default() -> None:
@@ -759,14 +779,14 @@ def test_a_draw_of_the_committee_combines_its_members(count, eta):
     policies = nearest_on_simplex(1 / count + total)
     assert ((policies == 0).any(axis=2).mean() > 0.1) == (eta < 1), "the wide draws should leave the simplex"
     expected = [welfare(p, MEAN[count]) for p in policies]
-    asked = {"of": "committee", "draws": 20, "seed": 5}
+    asked = {"rule": "randomized", "of": "committee", "draws": 20, "seed": 5}
     np.testing.assert_allclose(posterior.welfare(NEW, MEAN[count], **asked).values, expected, atol=1e-5)
     np.testing.assert_allclose(
         posterior.regret(NEW, MEAN[count], **asked).values, MEAN[count].max(axis=1).mean() - expected, atol=1e-5
     )
     taken = np.eye(count)[policies.argmax(axis=2)]
     np.testing.assert_allclose(
-        posterior.welfare(NEW, MEAN[count], rule="deterministic", **asked).values,
+        posterior.welfare(NEW, MEAN[count], **asked | {"rule": "deterministic"}).values,
         [welfare(p, MEAN[count]) for p in taken],
         atol=1e-5,
     )
@@ -776,9 +796,10 @@ def test_a_draw_of_the_committee_combines_its_members(count, eta):
     better = posterior.probability_better(NEW, shifted, than=even, **asked)
     moved = expected - MEAN[count].mean() + level
     assert better == np.mean(moved > level)
-    spread = posterior.population_welfare(NEW, MEAN[count], of="committee", draws=4000, seed=5)
+    many = asked | {"draws": 4000}
+    spread = posterior.population_welfare(NEW, MEAN[count], **many)
     rows = np.mean([np.var(np.sum(p * MEAN[count], axis=1)) for p in policies]) / len(NEW)
-    here = posterior.welfare(NEW, MEAN[count], of="committee", draws=4000, seed=5)
+    here = posterior.welfare(NEW, MEAN[count], **many)
     assert spread.sd == pytest.approx(np.sqrt(here.sd**2 + rows), rel=0.08)
 
 
@@ -786,9 +807,9 @@ def test_a_draw_of_the_committee_combines_its_members(count, eta):
 def test_a_sure_committee_is_the_policy(count):
     policy = fitted("last_layer", count, 2)
     posterior = rescaled(policy.posterior(eta=1.0), eta=1e9, prior_sd=1e-4)
-    drawn = posterior.welfare(NEW, MEAN[count], draws=10).values  # the committee is the default
+    drawn = posterior.welfare(NEW, MEAN[count], rule="randomized", draws=10).values  # the committee is the default
     np.testing.assert_allclose(drawn, welfare(policy.predict_proba(NEW), MEAN[count]), atol=1e-5)
-    ruled = posterior.welfare(NEW, MEAN[count], rule="deterministic", draws=10).values
+    ruled = posterior.welfare(NEW, MEAN[count], draws=10).values  # and so is its deterministic rule
     taken = (policy.predict(NEW)[:, None] == policy.actions_).astype(float)
     np.testing.assert_allclose(ruled, welfare(taken, MEAN[count]), atol=1e-5)
 
@@ -804,7 +825,7 @@ def test_the_committee_s_spread_is_one_over_the_root_of_eta(count, wide):
     centre = welfare(policy.predict_proba(NEW), MEAN[count])
     deviations = [
         rescaled(posterior, eta=400 * times, prior_sd=1e4 if wide else times**-0.5)
-        .welfare(NEW, MEAN[count], draws=50, seed=3)
+        .welfare(NEW, MEAN[count], rule="randomized", draws=50, seed=3)
         .values
         - centre
         for times in (1.0, 4.0)
@@ -815,15 +836,16 @@ def test_the_committee_s_spread_is_one_over_the_root_of_eta(count, wide):
 
 def test_the_committee_is_narrower_than_its_members():
     posterior = fitted("last_layer", 2, 2).posterior(eta=100.0)
-    draws = {of: posterior.welfare(NEW, MEAN[2], of=of, draws=400, seed=1) for of in ("committee", "member")}
+    asked = {"rule": "randomized", "draws": 400, "seed": 1}
+    draws = {of: posterior.welfare(NEW, MEAN[2], of=of, **asked) for of in ("committee", "member")}
     assert draws["committee"].sd < draws["member"].sd
-    default = posterior.welfare(NEW, MEAN[2], draws=400, seed=1)
+    default = posterior.welfare(NEW, MEAN[2], **asked)
     np.testing.assert_array_equal(default.values, draws["committee"].values)
 
 
 def test_methods_without_joint_draws_speak_of_members():
     posterior = fitted("laplace", 2, 2).posterior("laplace", structure="diag")
-    asked = {"draws": 10, "seed": 2}
+    asked = {"rule": "randomized", "draws": 10, "seed": 2}
     default = posterior.welfare(NEW, MEAN[2], **asked).values
     np.testing.assert_array_equal(default, posterior.welfare(NEW, MEAN[2], of="member", **asked).values)
     calls = [
@@ -842,18 +864,20 @@ def test_methods_without_joint_draws_speak_of_members():
 def test_members_without_row_numbers_have_no_joint_draw():
     posterior = fitted("last_layer", 2, 2).posterior(eta=1.0)
     posterior.parts = tuple(LastLayer(replace(part.problem, rows=None)) for part in posterior.parts)
-    member = posterior.welfare(NEW, MEAN[2], of="member", draws=10).values
-    np.testing.assert_array_equal(posterior.welfare(NEW, MEAN[2], draws=10).values, member)
+    asked = {"rule": "randomized", "draws": 10}
+    member = posterior.welfare(NEW, MEAN[2], of="member", **asked).values
+    np.testing.assert_array_equal(posterior.welfare(NEW, MEAN[2], **asked).values, member)
     with pytest.raises(PosteriorError, match="no joint draw"):
         posterior.welfare(NEW, MEAN[2], of="committee", draws=10)
 
 
 def test_blocks_of_the_committee_s_draws_make_no_difference(monkeypatch):
     posterior = fitted("last_layer", 3, 2).posterior(eta=3.0)
-    one = posterior.welfare(NEW, MEAN[3], draws=30, seed=2).values
+    asked = {"rule": "randomized", "draws": 30, "seed": 2}
+    one = posterior.welfare(NEW, MEAN[3], **asked).values
     monkeypatch.setattr("gbpl.posterior.posterior.DRAWS_AT_A_TIME", 7)
     monkeypatch.setattr("gbpl.fitting.apply.BLOCK", 16)
-    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[3], draws=30, seed=2).values, one, atol=1e-6)
+    np.testing.assert_allclose(posterior.welfare(NEW, MEAN[3], **asked).values, one, atol=1e-6)
 
 
 def test_draws_are_dealt_where_a_share_comes_out_even():

@@ -203,6 +203,7 @@ def without(summary: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[
 def test_null_anywhere() -> None:
     """No null, at any place, keeps the rest from being told."""
     summary = three_actions() | {"certificate": two_actions()["certificate"]}
+    summary["calibration"] = two_actions()["calibration"] | {"reliability": summary["calibration"]["reliability"]}
     summary["who"] = summary["who"][:2]
     for path in paths(summary):
         if path == ("format",):
@@ -313,6 +314,64 @@ def test_certificate_or_how_to_get_one(pages: dict[str, str]) -> None:
     text = Page(pages["two_actions"]).text
     assert "worth 12,218 per row or more" in text
     assert "does not show that the policy is better" in text
+
+
+def in_calibration(html: str) -> Page:
+    return Page(html[html.index('<section id="calibration"') : html.index('<section id="certificate"')])
+
+
+def test_whether_it_is_right_when_it_is_sure() -> None:
+    """A dot with its interval for each group, a dashed line through what was expected, and a table of the numbers."""
+    summary = three_actions()
+    groups = summary["calibration"]["reliability"]
+    page = in_calibration(render(summary))
+    assert "Is it right when it is sure?" in page.text
+    (chart,) = [a for _, a in page.elements if str(a.get("aria-label")).startswith("Gain by how sure the policy is")]
+    for group in groups:
+        for name, value in (("expected", group["expected"]), ("estimated", group["estimate"])):
+            assert f"{name} {numbers.number(value)}" in str(chart["aria-label"])
+        assert f"{numbers.percent(group['said'])} sure" in str(chart["aria-label"])
+    low, high = float(str(chart["data-low"])), float(str(chart["data-high"]))
+    after = page.elements[page.elements.index(("svg", chart)) :]
+    dots = [float(str(a["cy"])) for name, a in after if name == "circle"]
+    height = (dots[0] - dots[-1]) / (groups[-1]["estimate"] - groups[0]["estimate"]) * (high - low)
+    wanted = [height * (high - group["estimate"]) / (high - low) for group in groups]
+    np.testing.assert_allclose(dots, wanted, atol=0.05)
+    assert len([a for name, a in after if name == "line" and a.get("class") == "diagonal"]) == len(groups) - 1
+    assert len([a for _, a in after if "data-se" in a]) == len(groups)
+    table = next(a for name, a in after if name == "table")
+    assert table["id"] == "t-sure"
+    assert "The spread of the posterior is that between folds, zetas and models." in page.text
+    assert "eta" not in page.text.split()
+
+
+def test_nothing_is_said_of_sureness_that_is_not_known() -> None:
+    for page in (render(two_actions()), render(without(three_actions(), ("calibration", "reliability"), []))):
+        assert "Is it right when it is sure?" not in page
+        assert "t-sure" not in page
+
+
+@pytest.mark.parametrize("key", ["said", "expected", "estimate", "se", "rows"])
+@pytest.mark.parametrize("value", [None, 0.0, -1.0, 1e300, float("nan"), float("inf")])
+def test_strange_numbers_of_sureness_leave_a_page(key: str, value: float | None) -> None:
+    for place in (0, 4):
+        html = render(without(three_actions(), ("calibration", "reliability", place, key), value))
+        page = in_calibration(html)
+        assert not page.open
+        assert not page.wrong
+        assert "Is it right when it is sure?" in page.text
+        assert not {"nan", "inf"} & {word.strip("(),.;%").lower() for word in page.text.split()}
+        known = [str(a[end]) for _, a in page.elements for end in ("x1", "x2", "y1", "y2", "cx", "cy") if end in a]
+        assert all(np.isfinite(float(number.rstrip("%"))) for number in known)
+
+
+def test_one_group_or_groups_equally_sure_are_drawn() -> None:
+    summary = three_actions()
+    groups = summary["calibration"]["reliability"]
+    alike = [group | {"said": 0.5, "expected": 0.0, "estimate": 0.0, "se": 0.0} for group in groups]
+    for some in (groups[:1], alike, [{}, groups[1]]):
+        html = render(without(summary, ("calibration", "reliability"), some))
+        assert "Is it right when it is sure?" in in_calibration(html).text
 
 
 def test_capacity_is_told() -> None:

@@ -253,6 +253,40 @@ def test_calibration_groups_set_what_was_expected_beside_what_came(study):
     assert_allclose(study.summary["calibration"]["coverage"]["eta"], eta.grid)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_where_zetas_are_averaged_calibration_says_how_sure_the_policy_is(weighted):
+    """By draws around the effects out of fold: groups of rows, what they expect of the first two actions, what came."""
+    raw = frame().assign(w=np.random.default_rng(1).uniform(0.5, 2.0, N))
+    given = {"weight": "w", "features": ["age", "sex", "noise", "vip"]} if weighted else {}
+    raw = raw if weighted else raw.drop(columns="w")
+    study = gbpl.learn(raw, **ROLES, **given, estimator=small_study_net(zeta="auto"))
+    summary = study.summary["calibration"]
+    assert [summary[key] for key in ("eta", "eta_note", "coverage")] == [None, None, None]
+    assert [group["rows"] for group in summary["groups"]] == [N // 5] * 5
+    fitted = study.fitted
+    effects = fitted.expected_gain()
+    drawn = np.concatenate([part for _, part in fitted.posterior().effects(fitted._training.feedback.x)], axis=1)
+    around = drawn - drawn.mean(axis=0) + effects
+    chance = np.mean(around[:, :, 1] > around[:, :, 0], axis=0)
+    first = (chance > 0.5).astype(int)
+    sign, came = np.where(first == 1, 1.0, -1.0), fitted.pseudo_outcomes_[:, 1] - fitted.pseudo_outcomes_[:, 0]
+    said = np.maximum(chance, 1.0 - chance)
+    weight = raw["w"].to_numpy() if weighted else np.ones(N)
+    order = np.argsort(said, kind="stable")
+    assert list(summary["reliability"][0]) == ["said", "expected", "estimate", "se", "rows"]
+    assert np.mean(sign * effects[:, 1] >= 0.0) > 0.95
+    for number, group in enumerate(summary["reliability"]):
+        rows = order[number * N // 5 : (number + 1) * N // 5]
+        part, gained = weight[rows] / weight[rows].sum(), (sign * came)[rows]
+        assert_allclose(group["said"], part @ said[rows], atol=1e-6)
+        assert_allclose(group["expected"], part @ (sign * effects[:, 1])[rows], atol=1e-5)
+        error = np.sqrt(np.sum((part * (gained - part @ gained)) ** 2) * len(rows) / (len(rows) - 1))
+        assert_allclose([group["estimate"], group["se"]], [part @ gained, error])
+        assert group["rows"] == len(rows)
+    assert "Is it right when it is sure?" in study.report()
+    assert "Is it right when it is sure?" not in gbpl.learn(frame(), **ROLES, estimator=small_study_net()).report()
+
+
 # -- capacity -------------------------------------------------------------------------------------------------------
 
 

@@ -58,6 +58,7 @@ def example(
     propensities: Sequence[float] | None = None,
     weak: bool = False,
     only: int | None = None,
+    averaged: bool = False,
 ) -> dict[str, Any]:
     """Rows with K latent scores, linear in the features; the policy takes the best as a noisy learner would."""
     rng = np.random.default_rng(seed)
@@ -115,7 +116,7 @@ def example(
             "review": review(x, disagreement > 0.5, features),
             "overlap": None if taken is None else overlap(rng, taken, labels, propensities, weak),
             "zeta_path": zeta_path(rng, estimate, se, logged),
-            "calibration": calibration(rng, mean, values, action),
+            "calibration": calibration(rng, mean, values, action) | (sureness(seen, values) if averaged else {}),
             "certificate": None,
             "settings": {
                 "zeta": "auto",
@@ -384,6 +385,25 @@ def calibration(rng: np.random.Generator, mean: np.ndarray, values: np.ndarray, 
     }
 
 
+def sureness(seen: np.ndarray, values: np.ndarray) -> dict[str, Any]:
+    """What a study of averaged zetas says instead of eta: rows by how sure it is, with expected and estimated gains."""
+    rows, order = np.arange(len(seen)), np.argsort(seen, axis=1)
+    expected = seen[rows, order[:, -1]] - seen[rows, order[:, -2]]
+    gained = values[rows, order[:, -1]] - values[rows, order[:, -2]]
+    said = 1.0 - 0.5 * np.exp(-2.0 * expected / expected.mean())
+    groups = [
+        {
+            "said": said[part].mean(),
+            "expected": expected[part].mean(),
+            "estimate": gained[part].mean(),
+            "se": gained[part].std(ddof=1) / np.sqrt(len(part)),
+            "rows": len(part),
+        }
+        for part in np.array_split(np.argsort(said, kind="stable"), 5)
+    ]
+    return {"eta": None, "eta_note": None, "coverage": None, "reliability": groups}
+
+
 def two_actions() -> dict[str, Any]:
     """A job training trial in dollars, with a cost; the gain over training everybody is not settled."""
     labels = ("0", "1")
@@ -408,7 +428,7 @@ def three_actions() -> dict[str, Any]:
         features=("recency", "history", "segment", "mens", "womens", "newbie", "zip_code", "channel", "age"),
         effect=0.12, noise=0.34, level=0.14, spread=0.0012, costs=(0.0, 0.0, 0.0), ahead=(0.0, 0.3, 0.2),
         logged=True, outcome="visit",
-        source="hillstrom.parquet", propensities=(0.3, 0.3, 0.4), weak=True,
+        source="hillstrom.parquet", propensities=(0.3, 0.3, 0.4), weak=True, averaged=True,
     )  # fmt: skip
 
 
@@ -418,6 +438,7 @@ def ten_actions() -> dict[str, Any]:
         seed=8, rows=1797, labels=tuple(f"digit {d}" for d in range(10)),
         features=tuple(f"pixel_{j}" for j in range(12)), effect=0.5, noise=0.3, level=0.2, spread=0.004,
         costs=(0.0,) * 10, ahead=np.linspace(0.0, 0.3, 10).tolist(), logged=False, outcome=None, source="digits.csv",
+        averaged=True,
     )  # fmt: skip
 
 

@@ -9,16 +9,24 @@ does not differ from zero, the data do not support the order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["GainSlope", "gain_slope"]
+__all__ = ["GainInterval", "GainSlope", "gain_slope"]
 
 CHUNK = 65_536
+
+
+class GainInterval(NamedTuple):
+    """Expected gain of each action over the default one, and the ends of an interval around it, one row per row."""
+
+    gain: Float[np.ndarray, "row action"]
+    low: Float[np.ndarray, "row action"]
+    high: Float[np.ndarray, "row action"]
 
 
 @dataclass(frozen=True, slots=True)

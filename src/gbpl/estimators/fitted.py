@@ -9,13 +9,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gbpl.certificates.certificate import Certificate, CertificateSettings
 from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate
-from gbpl.decisions.gain import GainSlope
+from gbpl.decisions.gain import GainInterval, GainSlope
+from gbpl.decisions.reliability import Reliability, reliability
 from gbpl.estimators.base import Policy
 from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
 from gbpl.frozen.file import SavedPolicy
 from gbpl.frozen.freeze import freeze
 from gbpl.frozen.onnx import to_onnx
+from gbpl.posterior.committee import CommitteePosterior
+from gbpl.posterior.effect import Effect
 from gbpl.posterior.eta import EtaChoice
 from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.posterior.problem import PosteriorError
@@ -31,12 +34,15 @@ __all__ = ["FittedPolicy"]
 class FittedPolicy(Policy):
     """A policy of members that were fitted along a path, with the methods that need the `_training` set by `fit`."""
 
+    zeta: Any
+    eta: Any
     pseudo_outcome: str
     surrogate_: Surrogate
     model_: Any
     params_: Any
     member_weights_: Float[np.ndarray, " member"]
     gain_slope_: GainSlope | None
+    effect_: Effect | None
     _training: Training
 
     def training(self, remedy: str, error: type[ValueError] = ValueError) -> Training:
@@ -63,15 +69,19 @@ class FittedPolicy(Policy):
         return self.training("calibrate eta where it was fitted", PosteriorError).calibrated(method, **options)
 
     def posterior(
-        self, method: str = "last_layer", *, eta: float | None = None, refits: int = 100, seed: int = 0,
+        self, method: str | None = None, *, eta: float | None = None, refits: int = 100, seed: int = 0,
         engine: str = "local", **options: Any,
     ) -> Posterior:  # fmt: skip
-        """The generalized posterior over policies, exp(-eta sum loss) times the prior, by one of several methods.
+        """The generalized posterior over policies, by one of several methods.
 
-        `"last_layer"` (default), `"laplace"` (all weights; `structure`), `"exact"` (linear, unsquashed scores),
-        `"sgld"`, `"nuts"`, `"variational"` (`family`) or `"bootstrap"` (`refits`); other options go to the method, see
-        `gbpl.posterior`. Decisions of draws are those of the mixture over the committee's members, each with its own
-        training rows; the welfare of draws is the committee's where its members can be drawn jointly.
+        By default, where zetas are averaged (`zeta="auto"`), a draw is the whole committee with other weights, in
+        outcome units (`"committee"`, see `gbpl.posterior.committee`): its action probabilities are the probabilities
+        that an action is the best one. The others draw members of a committee, or the one network of a given zeta, from
+        exp(-eta sum loss) times the prior: `"last_layer"` (the default at a given zeta or eta), `"laplace"` (all
+        weights; `structure`), `"exact"` (linear, unsquashed scores), `"sgld"`, `"nuts"`, `"variational"` (`family`) or
+        `"bootstrap"` (`refits`); other options go to the method, see `gbpl.posterior`. Their decisions are those of the
+        mixture over the members, each with its own training rows; the welfare of draws is the committee's where its
+        members can be drawn jointly.
         `eta`, in the units of the estimator's `eta`, replaces `eta_` for the draws; the fit stays as it is.
         For a model whose features are fixed once grown (`ForestFeatures`), methods over all weights draw the last
         layer. The bootstrap's refits are made here, or by another `engine` (`runtime.engines`) such as `"ray"`.
@@ -122,35 +132,82 @@ class FittedPolicy(Policy):
 
     def _deviation(self, X: Any) -> Float[np.ndarray, "row action"]:
         x = self._standardized(X)
-        return combined_deviation(self.model_, self.surrogate_, self.params_, self.member_weights_, x)
+        deviation = combined_deviation(self.model_, self.surrogate_, self.params_, self.member_weights_, x)
+        return deviation if self.effect_ is None else self.effect_.deviation(deviation)
 
-    def expected_gain(self, X: Any = None, *, default: Any = None) -> Float[np.ndarray, "row action"]:
+    def expected_gain(self, X: Any = None, *, default: Any = None, level: float | None = None) -> Any:
         """The expected gain of each action over the `default` one (the first if None), in outcome units.
 
-        It is slope (d_a(x) - d_default(x)), where d is the committee's deviation from uniform and the slope is that of
-        the outcomes on out-of-fold deviations (`decisions.gain`, `gain_slope_`): right on average, and in the order of
-        `predict_proba`. Without `X`: for the rows of the fit, by members that did not train on them.
+        It is slope (d_a(x) - d_default(x)), where d is the policy's deviation from uniform and the slope outcome units
+        per unit of it (`gain_slope_`), hence in the order of `predict_proba`. Where zetas are averaged it is the
+        posterior's mean. Without `X`: for the rows of the fit, by members that did not train on them, with one slope
+        and level for all rows.
+
+        With a `level` it is a `GainInterval` of such tables: `gain`, and the ends `low` and `high` of intervals that
+        contain the gain of an action for a row with that probability, over rows.
         """
         check_is_fitted(self)
         if self.gain_slope_ is None:
             raise ValueError("expected_gain needs a committee, got committee=None; its slope is estimated out of fold")
-        own = None if X is not None else self.training("give X").fit.deviation
+        own = None if X is not None else self.training("give X").fit.pooled
         deviation = self._deviation(X) if own is None else own
         labels = self.actions_.tolist()
         if default is not None and default not in labels:
             raise ValueError(f"default must be one of the actions {labels}, got {default!r}")
-        return self.gain_slope_.gains(deviation, 0 if default is None else labels.index(default))
+        number = 0 if default is None else labels.index(default)
+        gain = self.gain_slope_.gains(deviation, number)
+        if level is None:
+            return gain
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {level}; try 0.9")
+        low, high = self._gain_ends(X, level, number)
+        return GainInterval(gain, np.minimum(low, gain), np.maximum(high, gain))
+
+    def _gain_ends(self, X: Any, level: float, default: int) -> tuple[np.ndarray, np.ndarray]:
+        training = self.training("ask for intervals where it was fitted")
+        posterior = training.posterior()
+        if not isinstance(posterior, CommitteePosterior):
+            raise ValueError(
+                f"intervals of gains need zeta='auto', eta='auto' and a committee, got zeta={self.zeta!r} and "
+                f"eta={self.eta!r}; leave level out, or fit with those"
+            )
+        return posterior.gain_interval(training.feedback.x if X is None else X, level, default)
+
+    def reliability(self, *, groups: int = 5) -> Reliability:
+        """Whether rows of which the policy is sure gain what they should, by their own outcomes, out of fold.
+
+        Rows of the fit are divided into `groups` by the probability that their most probable action is the best; each
+        group's expected gain stands beside the estimated one (`decisions.reliability`, `plots.plot_reliability`).
+        Effects are those of members that did not train on the row, with the spread of the whole posterior.
+        """
+        training = self._committee_training("reliability", "dr")
+        posterior = training.posterior()
+        if not isinstance(posterior, CommitteePosterior):
+            raise ValueError(
+                f"reliability needs zeta='auto', eta='auto' and a committee, got zeta={self.zeta!r} and "
+                f"eta={self.eta!r}; fit with those"
+            )
+        feedback, gain = training.feedback, self.expected_gain()
+        probability = posterior.probability_around(feedback.x, gain)
+        return reliability(
+            probability, gain, feedback.outcomes, weights=feedback.weights, groups=feedback.groups, count=groups
+        )
 
     def decision_function(self, X: Any) -> Float[np.ndarray, "..."]:
         """Scores: f in [-1, 1] for two actions (action 1 where f >= 0), else one column per score.
 
-        `surrogate_.policy(scores)` is the members' mixture of the randomized policies of sections 4 and 5. For the
-        baseline gap it differs from `predict_proba`, whose order is that of the gaps.
+        They are those of `predict_proba` where zetas are averaged. At a given zeta, `surrogate_.policy(scores)` is the
+        members' mixture of the randomized policies of sections 4 and 5, which for the baseline gap differs from
+        `predict_proba`, whose order is that of the gaps.
         """
-        x = self._standardized(X)
-        deviation = combined_deviation(
-            self.model_, self.surrogate_, self.params_, self.member_weights_, x, mixture=True
-        )
+        check_is_fitted(self)
+        if self.effect_ is None:
+            x = self._standardized(X)
+            deviation = combined_deviation(
+                self.model_, self.surrogate_, self.params_, self.member_weights_, x, mixture=True
+            )
+        else:
+            deviation = self._deviation(X)
         scores = np.asarray(self.surrogate_.scores_of_policy(policy_of_deviation(deviation)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -181,7 +238,7 @@ class FittedPolicy(Policy):
         return training.evaluator(estimator).value(decided, rule=rule, baseline=baseline)
 
     def population_welfare(
-        self, policy: Any = None, *, rule: str = "randomized", estimator: str = "dr", baseline: Any = None,
+        self, policy: Any = None, *, rule: str = "deterministic", estimator: str = "dr", baseline: Any = None,
         draws: int = 4000, seed: int = 0,
     ) -> Draws:  # fmt: skip
         """Draws of the policy's welfare in the population, from the rows of the fit alone, with all of its uncertainty.
@@ -237,12 +294,14 @@ class FittedPolicy(Policy):
         check_is_fitted(self)
         if draws < 0:
             raise ValueError(f"draws must be >= 0, got {draws}; try 400")
-        here = getattr(self, "_training", None) is not None and has_last_layer(self.model_)
+        training: Training | None = getattr(self, "_training", None)
+        here = training is not None and (training.averages or has_last_layer(self.model_))
         names = getattr(self, "feature_names_in_", None)
         return freeze(
             self.model_, self.surrogate_, self.params_, self.member_weights_, self.standardizer_, self.actions_,
             feature_names=None if names is None else [str(name) for name in names],
             posterior=self.posterior() if draws and here else None, draws=draws, gain=self.gain_slope_,
+            effect=self.effect_,
         )  # fmt: skip
 
     def save(self, path: Any, *, draws: int = 400) -> None:

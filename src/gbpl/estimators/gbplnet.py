@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
-from gbpl.decisions.gain import gain_slope
+from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.estimators.base import check_positive
 from gbpl.estimators.fitted import FittedPolicy
 from gbpl.estimators.together import Request, fit_together
@@ -95,8 +95,7 @@ class GBPLNet(FittedPolicy):
     clip : "auto" or a number in [0, 1/K)
         Propensities below it are raised to it, and the others in the row shrunk so that they sum to one; `"auto"` is
         0.02 / K.
-    fit_config : FitConfig or None
-        Learning rate, batch size, patience and so on.
+    fit_config : FitConfig or None; learning rate, batch size, patience and so on
     random_state : int or RandomState or None
         Folds, initial weights and batch order.
     device : {"auto", "cpu", "gpu"}
@@ -114,8 +113,8 @@ class GBPLNet(FittedPolicy):
     params_, member_weights_ : parameters with a leading member axis, and the weight of each member
     history_ : one dict per member: its zeta and fold, losses per epoch, best epoch
     gain_slope_ : gain in outcome per unit of the policy's deviation from uniform, out of fold; None without a committee
-    pseudo_outcomes_ : with logged feedback, the n x K table of scores, net of costs. Not kept when the policy is
-        pickled, like every other row of the training data
+    effect_ : where zetas are averaged, what is played: the committee's deviation times a slope, and levels (`Effect`)
+    pseudo_outcomes_ : with logged feedback, the n x K table of scores, net of costs; not kept when pickled
     overlap_ : with logged feedback, the `OverlapReport`
 
     Examples
@@ -284,8 +283,10 @@ class GBPLNet(FittedPolicy):
         self.standardizer_ = fit.standardizer
         self.params_, self.member_weights_ = fit.params, fit.policy_weights
         self.history_ = fit.history
-        self.gain_slope_ = None
-        if fit.deviation is not None:
+        self.gain_slope_ = self.effect_ = None
+        if fit.effect is not None:
+            self.effect_, self.gain_slope_ = fit.effect.mean, GainSlope(fit.effect.mean.unit, fit.effect.unit_se)
+        elif fit.deviation is not None:
             self.gain_slope_ = gain_slope(fit.deviation, feedback.outcomes, feedback.weights)
         self._training = training
         if nuisances is not None:

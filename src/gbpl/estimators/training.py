@@ -19,6 +19,7 @@ from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.off_policy import log_evaluator
 from gbpl.path.path import PathFit
 from gbpl.posterior.bootstrap import Bootstrap, fit_bootstrap
+from gbpl.posterior.committee import CommitteePosterior
 from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
 from gbpl.posterior.influence import estimated_outcomes
 from gbpl.posterior.last_layer import LastLayer
@@ -82,13 +83,32 @@ class Training:
             return self.auto_eta
         return CALIBRATIONS[method](self.fit, **options)
 
+    @property
+    def averages(self) -> bool:
+        """Whether zetas are averaged and no eta is given, so that the posterior is that of the whole committee."""
+        return self.fit.effect is not None and self.fit.settings.eta is None
+
+    @cached_property
+    def _of_committee(self) -> CommitteePosterior:
+        return CommitteePosterior(self.fit, self.feedback.actions, default_draws=DRAWS)
+
     def posterior(
-        self, method: str = LastLayer.method, *, eta: float | None = None, refits: int = 100, seed: int = 0,
+        self, method: str | None = None, *, eta: float | None = None, refits: int = 100, seed: int = 0,
         engine: str = "local", **options: Any,
     ) -> Posterior:  # fmt: skip
         """The posterior over policies by one of the methods; the default one is kept if it is small."""
+        if method is None:
+            method = CommitteePosterior.method if self.averages and eta is None and not options else LastLayer.method
+        if method == CommitteePosterior.method:
+            if not self.averages or eta is not None or options:
+                raise PosteriorError(
+                    "the 'committee' posterior takes no eta nor options and needs zeta='auto', eta='auto' and a "
+                    "committee; use method='last_layer'"
+                )
+            return self._of_committee
         if method not in METHODS:
-            raise PosteriorError(f"method must be one of {', '.join(sorted(METHODS))}, got {method!r}")
+            names = sorted([*METHODS, CommitteePosterior.method])
+            raise PosteriorError(f"method must be one of {', '.join(names)}, got {method!r}")
         plain = method == LastLayer.method and eta is None and not options
         if plain and self._posterior is not None:
             return self._posterior
@@ -137,10 +157,10 @@ class Training:
     def spread(self, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
         """Welfare of posterior draws of the committee on training rows, less its mean; computed once.
 
-        Outcomes are those that the committee estimates: the rows' own have been used in the fit. Without a last layer
-        there is no such draw, and the spread is that of refits.
+        Outcomes are those that the committee estimates: the rows' own have been used in the fit. At a given zeta
+        and without a last layer there is no such draw, and the spread is that of refits.
         """
-        if not has_last_layer(self.fit.model):
+        if not self.averages and not has_last_layer(self.fit.model):
             return self._refitted_spread(rule, draws, seed)
         key = rule, min(draws, DRAWS), seed
         if key not in self._spreads:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gbpl.models.basis import effect_basis, rough_basis
 from gbpl.models.numpy_form import NumpyForm, dense
 from gbpl.runtime.threads import one_thread
 from gbpl.squashing import SQUASHINGS, advantage_of
@@ -17,7 +18,7 @@ from gbpl.squashing import SQUASHINGS, advantage_of
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Committee", "Part"]
+__all__ = ["Committee", "Effects", "Part"]
 
 BLOCK = 512  # rows at a time, at most; a power of two, as are the batches of files
 FEW = 16  # rows up to which BLAS starts no threads of its own
@@ -38,11 +39,44 @@ class Part:
         return 0 if self.draws is None else len(self.draws)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """Expected effects in place of the members' deviation d, and draws of them, if any (`gbpl.posterior.effect`).
+
+    The deviation that is played is slope d(x) + level. A draw weighs the members, part after part, by `draw_weight`,
+    and adds functions of the features times `draw_coefficient`: phi, of lines or of curves with `knots`, and below it
+    the rough `functions`.
+    """
+
+    slope: float
+    knots: int
+    level: Float[np.ndarray, " action"]
+    functions: Float[np.ndarray, "feature_and_one function"] | None = None
+    draw_weight: Float[np.ndarray, "draw member"] | None = None
+    draw_coefficient: Float[np.ndarray, "draw basis_and_function action"] | None = None
+
+    @property
+    def draw_count(self) -> int:
+        """Draws that go with it."""
+        return 0 if self.draw_weight is None else len(self.draw_weight)
+
+    def taken(self, x: np.ndarray, drawn: Float[np.ndarray, "draw row action"]) -> Int[np.ndarray, "row action"]:
+        """How many draws take each action, `drawn` being what the members add to each."""
+        assert self.draw_coefficient is not None
+        assert self.functions is not None
+        width = self.draw_coefficient.shape[1] - self.functions.shape[1]
+        phi = effect_basis(x, self.knots, width).astype(np.float32)
+        basis = np.concatenate([phi, rough_basis(x, self.functions)], axis=1)
+        drawn += np.matmul(basis, self.draw_coefficient)
+        best, count = np.argmax(drawn, axis=2), drawn.shape[2]
+        return np.stack([np.count_nonzero(best == action, axis=0) for action in range(count)], axis=1)
+
+
 class _ReadyPart:
     """A part with what applying it needs: layers that members share kept once, draws by member."""
 
-    def __init__(self, part: Part, squashing: str, count: int) -> None:
-        self.form, self.weights, self.count = part.form.shared(), part.weights, count
+    def __init__(self, part: Part, squashing: str, count: int, weight: np.ndarray | None) -> None:
+        self.form, self.weights, self.count, self.weight = part.form.shared(), part.weights, count, weight
         self.advantage, self.ordered = advantage_of(squashing), squashing in SQUASHINGS
         self.drawn: dict[int, Float[np.ndarray, "basis draw_raw"]] = {}
         if part.draws is not None and part.draw_member is not None:
@@ -51,11 +85,15 @@ class _ReadyPart:
                 self.drawn[member] = np.ascontiguousarray(own.reshape(len(own), -1))
         self.widest = max([self.form.widest] + [drawn.shape[1] for drawn in self.drawn.values()])
 
-    def add(self, x: np.ndarray, deviation: np.ndarray, taken: np.ndarray | None) -> None:
-        """Add up one block of standardized rows, in place."""
+    def add(
+        self, x: np.ndarray, deviation: np.ndarray, taken: np.ndarray | None, drawn: np.ndarray | None = None
+    ) -> None:
+        """Add up one block of standardized rows, in place: the deviation, draws of actions, draws of effects."""
         for members, basis in self.form.bases(x):
             advantages = self.advantage(dense(basis, self.form.last[members]).astype(np.float64))
             deviation += np.tensordot(self.weights[members], advantages, axes=1)
+            if drawn is not None and self.weight is not None:
+                drawn += np.tensordot(self.weight[:, members], advantages.astype(np.float32), axes=1)
             if taken is not None:
                 for place, member in enumerate(members.tolist()):
                     if member in self.drawn:
@@ -82,10 +120,14 @@ class Committee:
         mean: Float[np.ndarray, " feature"],
         scale: Float[np.ndarray, " feature"],
         count: int,
+        effects: Effects | None = None,
     ) -> None:
-        self.parts = [_ReadyPart(part, squashing, count) for part in parts]
-        self.mean, self.scale, self.count = mean, scale, count
-        widest = max(part.widest for part in self.parts)
+        ends = np.cumsum([len(part.weights) for part in parts])[:-1]
+        drawn = None if effects is None else effects.draw_weight
+        weights = [None] * len(parts) if drawn is None else np.split(drawn, ends, axis=1)
+        self.parts = [_ReadyPart(part, squashing, count, own) for part, own in zip(parts, weights, strict=True)]
+        self.mean, self.scale, self.count, self.effects = mean, scale, count, effects
+        widest = max([part.widest for part in self.parts] + [0 if effects is None else count * effects.draw_count])
         self.block = max(64, min(BLOCK, 1 << ((1 << 21) // widest).bit_length() - 1))
 
     def apply(
@@ -93,7 +135,8 @@ class Committee:
     ) -> tuple[Float[np.ndarray, "row action"], Int[np.ndarray, "row action"] | None]:
         """Deviation from uniform, and how many draws take each action, one block of rows per core at a time."""
         deviation = np.zeros((len(x), self.count))
-        taken = np.zeros((len(x), self.count), np.int64) if draws and any(part.drawn for part in self.parts) else None
+        some = any(part.drawn for part in self.parts) or (self.effects is not None and self.effects.draw_count > 0)
+        taken = np.zeros((len(x), self.count), np.int64) if draws and some else None
 
         def compute(start: int) -> None:
             rows = slice(start, start + self.block)
@@ -114,5 +157,14 @@ class Committee:
 
     def _block(self, x: np.ndarray, deviation: np.ndarray, taken: np.ndarray | None) -> None:
         x = ((x - self.mean) / self.scale).astype(np.float32)
+        effects = self.effects
+        of_effects = 0 if effects is None or taken is None else effects.draw_count
+        drawn = np.zeros((of_effects, len(x), self.count), np.float32) if of_effects else None
         for part in self.parts:
-            part.add(x, deviation, taken)
+            part.add(x, deviation, taken if drawn is None else None, drawn)
+        if effects is None:
+            return
+        deviation *= effects.slope
+        deviation += effects.level
+        if taken is not None and drawn is not None:
+            taken += effects.taken(x, drawn)

@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from gbpl.frozen.committee import Part
 from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
-from gbpl.frozen.schema import LABELS, NOT_SPLIT, policy_arguments
+from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, policy_arguments
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "SavedPolicy", "SavedPolicyError", "load"]
 
-FORMAT = 2  # 1 is written where all members are networks of one shape, so that older versions read it
+FORMAT = 3  # 1 and 2 are written where they are enough, so that older versions read them
 KIND = "gbpl policy"
 MOST_HEADER = 32 << 20  # bytes of JSON: a summary of 1,000 features has one
 
@@ -114,7 +114,8 @@ def _content(policy: SavedPolicy) -> bytes:
     parts, names = policy.parts, getattr(policy, "feature_names_in_", None)
     first = parts[0].form
     common = {"mean": policy.mean, "scale": policy.scale}
-    if len(parts) == 1 and isinstance(first, Networks) and not first.knots:
+    effects = policy.effects
+    if effects is None and len(parts) == 1 and isinstance(first, Networks) and not first.knots:
         version, arrays = 1, common | _part_arrays(parts[0])
         settings = {"activation": first.activation, "squashing": policy.squashing, "gain": first.gain}
     else:
@@ -122,6 +123,10 @@ def _content(policy: SavedPolicy) -> bytes:
         for number, part in enumerate(parts):
             arrays |= {f"part{number}/{name}": array for name, array in _part_arrays(part).items()}
         settings = {"parts": [_settings(part.form) for part in parts], "squashing": policy.squashing}
+    if effects is not None:
+        version, settings = 3, settings | {"effects": {"slope": effects.slope, "knots": effects.knots}}
+        of_effects = {name: getattr(effects, name) for name in EFFECTS}
+        arrays |= {f"effects/{name}": array for name, array in of_effects.items() if array is not None}
     settings |= {
         "actions": [_plain_label(label) for label in policy.actions_.tolist()],
         "features": None if names is None else [str(name) for name in names],

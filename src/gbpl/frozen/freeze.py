@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.frozen.committee import Part
+from gbpl.frozen.committee import Effects, Part
 from gbpl.frozen.file import SavedPolicy
 from gbpl.models.base import FrozenModel, ScoreModel
+from gbpl.models.basis import rough_functions
 from gbpl.models.mixture import Mixture, by_model
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm, layer_matrix
 from gbpl.squashing import squashings
@@ -18,10 +20,13 @@ if TYPE_CHECKING:
 
     from gbpl.decisions.gain import GainSlope
     from gbpl.feedback.standardize import Standardizer
+    from gbpl.posterior.effect import Effect
     from gbpl.posterior.posterior import Posterior
     from gbpl.surrogates import Surrogate
 
 __all__ = ["check_model", "freeze"]
+
+COMMITTEE = "committee"  # the method of a posterior whose draws are of the whole committee
 
 
 def check_model(model: ScoreModel) -> FrozenModel:
@@ -77,12 +82,14 @@ def freeze(
     posterior: Posterior | None,
     draws: int,
     gain: GainSlope | None,
+    effect: Effect | None = None,
 ) -> SavedPolicy:
-    """A `SavedPolicy` from the parts of a fitted one; `draws` of the posterior's last layers go with it."""
+    """A `SavedPolicy` from the parts of a fitted one; `draws` of the posterior go with it."""
     squashing, width = _squashing(surrogate), len(standardizer.mean)
     every, rounded = np.arange(len(weights)), np.asarray(np.asarray(weights, np.float32), np.float64)  # as JAX has them
     forms = [(_form(one, own, width), every[numbers]) for one, own, numbers in by_model(model, params)]
-    drawn = _draws_by_member(posterior, draws)
+    of_members = posterior is None or posterior.method != COMMITTEE
+    drawn = _draws_by_member(posterior, draws) if of_members else {}
     parts = []
     for form, numbers in forms:
         own = {place: drawn[member] for place, member in enumerate(numbers.tolist()) if member in drawn}
@@ -102,4 +109,20 @@ def freeze(
         actions=actions,
         feature_names=feature_names,
         gain=gain,
+        effects=None if effect is None else _effects(effect, posterior, draws, [numbers for _, numbers in forms]),
+    )
+
+
+def _effects(effect: Effect, posterior: Any, draws: int, order: list[np.ndarray]) -> Effects:
+    """Expected effects as they are played, and draws of a committee's posterior, its members in the order of parts."""
+    played = Effects(effect.slope / effect.unit, 0, effect.level / effect.unit)
+    if posterior is None or posterior.method != COMMITTEE or not draws:
+        return played
+    drawn = posterior.sample(draws, seed=0)
+    return replace(
+        played,
+        knots=posterior.effect.knots,
+        functions=rough_functions(len(posterior.standardizer.mean), drawn["rough"].shape[1]),
+        draw_weight=np.ascontiguousarray(drawn["weight"][:, np.concatenate(order)]),
+        draw_coefficient=np.concatenate([drawn["coefficient"], drawn["rough"]], axis=1),
     )

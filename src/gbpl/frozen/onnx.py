@@ -173,6 +173,8 @@ def _graph(policy: NumpyPolicy) -> _Graph:
     deviation, *others = parts
     for other in others:
         deviation = graph("Add", deviation, other)
+    if policy.effects is not None:
+        deviation = graph("Add", graph("Mul", deviation, float(policy.effects.slope)), policy.effects.level)
     value = deviation
     # What NumpyPolicy refuses must not look decided, as it would where relu makes a number of NaN.
     blank = graph("ReduceSum", graph("Mul", rows, 0.0), [1])

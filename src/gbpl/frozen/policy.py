@@ -13,7 +13,7 @@ from gbpl.decisions.capacity import priced_action
 from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.decisions.rules import disagreement
-from gbpl.frozen.committee import Committee, Part
+from gbpl.frozen.committee import Committee, Effects, Part
 from gbpl.squashing import simplex_projection
 from gbpl.value.welfare import deterministic
 
@@ -42,17 +42,19 @@ class NumpyPolicy:
         actions: np.ndarray,
         feature_names: list[str] | None = None,
         gain: GainSlope | None = None,
+        effects: Effects | None = None,
         rule: Rule | None = None,
         encoder: Encoder | None = None,
         summary: Mapping[str, Any] | None = None,
     ) -> None:
         self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
-        self.draw_count = sum(part.draw_count for part in self.parts)
+        self.effects = effects
+        self.draw_count = sum(part.draw_count for part in self.parts) + (0 if effects is None else effects.draw_count)
         self.actions_, self.n_features_in_ = actions, len(mean)
         if feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
         self.gain = gain
-        self._committee = Committee(self.parts, squashing, mean, scale, len(actions))
+        self._committee = Committee(self.parts, squashing, mean, scale, len(actions), effects)
         self.rule = Rule() if rule is None else rule
         self.encoder, self.summary = encoder, summary
 
@@ -113,7 +115,7 @@ class NumpyPolicy:
         return self.actions_[deterministic(self.predict_proba(X))]
 
     def action_probability(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """Share of posterior draws whose rule takes each action."""
+        """Probability that each action is the best one for the row: the share of posterior draws that take it."""
         _, taken = self._committee.apply(self._features(X)[0], draws=True)
         if taken is None:
             raise ValueError("this policy was saved without posterior draws; save it where it was fitted, draws=400")

@@ -9,15 +9,19 @@ import numpy as np
 
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
-from gbpl.frozen.committee import Part
+from gbpl.frozen.committee import Effects, Part
 from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
 from gbpl.squashing import squashings
 from gbpl.tables.encoder import Encoder
 
-__all__ = ["LABELS", "NOT_SPLIT", "policy_arguments"]
+__all__ = ["EFFECTS", "LABELS", "NOT_SPLIT", "policy_arguments"]
 
 LABELS = (str, int, float, bool)
-AXES = {"weights": 1, "mean": 1, "scale": 1, "draw_member": 1, "forest": 1, "value": 4}  # the others have three
+EFFECTS = ("level", "functions", "draw_weight", "draw_coefficient")
+AXES = {
+    "weights": 1, "mean": 1, "scale": 1, "draw_member": 1, "forest": 1, "value": 4, "level": 1, "functions": 2,
+    "draw_weight": 2,
+}  # fmt: skip  # the others have three
 WHOLE = ("draw_member", "feature", "forest")
 TREES = ("feature", "threshold", "value", "forest")
 NOT_SPLIT = np.finfo(np.float32).max  # the threshold of a node that sends every row to the left
@@ -49,6 +53,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     _expect(settings["squashing"] in squashings(len(actions)), f"its squashing is {settings['squashing']!r:.40}")
     for name, array in arrays.items():
         _check_array(name.rpartition("/")[2], array)
+    of_effects = {name.removeprefix("effects/"): arrays.pop(name) for name in list(arrays) if name[:8] == "effects/"}
     mean, scale, each = _split(settings, arrays, version)
     _expect(scale.shape == mean.shape and bool((scale > 0).all()), "its scale is not one number > 0 per feature")
     squashing = settings["squashing"]
@@ -64,6 +69,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
         "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "actions": _labels(actions),
         "feature_names": names, "gain": _slope(settings["slope"]), "rule": _rule(settings["rule"], len(actions)),
         "encoder": encoder, "summary": settings["summary"],
+        "effects": _effects(settings.get("effects"), of_effects, version, width, parts, len(actions)),
     }  # fmt: skip
 
 
@@ -122,6 +128,30 @@ def _part(settings: dict[str, Any], arrays: dict[str, np.ndarray], squashing: st
         owner = arrays["draw_member"]
         _expect(owner.shape == arrays["draws"].shape[:1] and _within(owner, members), "a draw has no member")
     return Part(form, arrays["weights"], arrays.get("draws"), arrays.get("draw_member"))
+
+
+def _effects(
+    settings: Any, arrays: dict[str, np.ndarray], version: int, width: int, parts: list[Part], count: int
+) -> Effects | None:
+    """Expected effects and their draws, which format 3 has."""
+    _expect((settings is not None) == (version >= 3), "it does not have the effects of its format")
+    if settings is None:
+        _expect(not arrays, f"it holds the arrays {sorted(arrays)}")
+        return None
+    _expect(set(arrays) in ({"level"}, set(EFFECTS)), f"its effects hold the arrays {sorted(arrays)}")
+    slope, knots = _number(settings["slope"], "slope"), settings["knots"]
+    _expect(type(knots) is int and (knots == 0 or knots in KNOTS), f"the knots of its effects are {knots!r:.40}")
+    _expect(arrays["level"].shape == (count,), "its effects do not have a level for each action")
+    if len(arrays) > 1:
+        functions, weight, drawn = (arrays[name] for name in EFFECTS[1:])
+        members = sum(len(part.weights) for part in parts)
+        _expect(functions.shape[0] == width + 1, "its rough functions do not fit its features")
+        _expect(weight.shape[1] == members, "a draw does not weigh every member")
+        rows = 1 + width * (knots - 1 if knots else 1), 1
+        fine = drawn.shape[0] == len(weight) and drawn.shape[2] == count
+        _expect(fine and drawn.shape[1] - functions.shape[1] in rows, "a draw has no coefficients")
+        _expect(all(part.draws is None for part in parts), "it has draws of two kinds")
+    return Effects(slope, knots, *(arrays.get(name) for name in EFFECTS))  # type: ignore[arg-type]
 
 
 def _within(numbers: np.ndarray, count: int) -> bool:

@@ -14,7 +14,10 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["leaf_numbers", "leaf_sums", "rounded_down", "spline_basis", "spline_curves"]
+__all__ = [
+    "effect_basis", "leaf_numbers", "leaf_sums", "rough_basis", "rough_functions", "rounded_down", "spline_basis",
+    "spline_curves",
+]  # fmt: skip
 
 ROWS = 8_192
 
@@ -70,6 +73,28 @@ def spline_curves(x: Any, knots: int, numpy: Any = np) -> Any:
     parts = [below[..., None], above[..., None], inside, inside * inside, inside * inside * inside]
     raw = numpy.concatenate(parts, axis=-1).reshape(-1, len(made) - 1)
     return (raw @ made[1:] + made[0]).reshape(x.shape[0], -1)
+
+
+def effect_basis(x: Float[np.ndarray, "row feature"], knots: int, width: int) -> Float[np.ndarray, "row basis"]:
+    """A one, and for every feature its line, or with `knots` its spline curves; a one alone if `width` is one."""
+    if width == 1:
+        return np.ones((len(x), 1))
+    functions = spline_curves(np.asarray(x, np.float32), knots) if knots else x
+    return np.column_stack([np.ones(len(x)), functions]).astype(np.float64)
+
+
+def rough_functions(features: int, count: int) -> Float[np.ndarray, "feature_and_one function"]:
+    """Frequencies w_j, standard normal, and below them the phases b_j, of `rough_basis`."""
+    rng = np.random.default_rng([features, count])
+    return np.vstack([rng.standard_normal((features, count)), rng.uniform(0.0, 2.0 * np.pi, count)]).astype(np.float32)
+
+
+def rough_basis(
+    x: Float[np.ndarray, "row feature"], functions: Float[np.ndarray, "feature_and_one function"]
+) -> Float[np.ndarray, "row function"]:
+    """sqrt(2 / J) cos(x'w_j + b_j) of J functions: sums with normal weights are a rough random function."""
+    angle = np.asarray(x, np.float32) @ functions[:-1] + functions[-1]
+    return np.float32(np.sqrt(2.0 / functions.shape[1])) * np.cos(angle)
 
 
 def _natural(

@@ -22,6 +22,25 @@ __all__ = ["cell_name", "table_section"]
 
 WIDE = 3  # a table with more compared columns has one line per number instead of one per row
 
+_ONE_ZETA = (
+    "The default's rows are those of `GBPLNet(zeta=1)`, its eta from the data: the target is that of one zeta, so "
+    "nothing is averaged here. Its draws are of the randomized policy of a committee, which varies less than the one "
+    "network of the paper."
+)
+COMMENTS = {  # on the default's rows
+    "uq-calibration": _ONE_ZETA,
+    "uq-evaluation": _ONE_ZETA,
+    "action-disagreement": (
+        "The default averages over zeta, and its probabilities are those of the whole committee's posterior: that an "
+        "action is the better one. Where they are right, a group's agreement is one less half its disagreement."
+    ),
+    "posterior-threshold-rules": (
+        "The default loses as little to its own rule as the paper's network does to its own: one feature decides here, "
+        "and both are sure of nearly all points. Where more features count, doubt is real and costs more "
+        "([calibration](calibration.md#is-it-right-when-it-is-sure))."
+    ),
+}
+
 
 def cell_name(cell: Cell) -> list[str]:
     """Case, method with its zeta, and column."""
@@ -33,6 +52,8 @@ def table_section(spec: TableSpec, records: Records, truths: Truths, figures: Se
     columns = [column for column in layout(spec).columns if column.kind in COMPARED]
     body = _wide if len(columns) <= WIDE else _long
     intro = f"{trial_counts(spec, records).capitalize()}, {spec.trials} in the paper."
+    if spec.name in COMMENTS:
+        intro += f" {COMMENTS[spec.name]}"
     if spec.group == "inconsistent":
         intro += " The print cannot follow from the stated design: distances are shown, not counted."
     intro += f" In the printed layout: [tables/{spec.name}.md](tables/{spec.name}.md)."

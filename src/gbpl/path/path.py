@@ -19,7 +19,6 @@ from gbpl.fitting.apply import (
     Mixed,
     Mixture,
     combined_deviation,
-    combined_policy,
     member_policies,
     one_member,
     policy_of_deviation,
@@ -30,6 +29,7 @@ from gbpl.fitting.stack import StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models.base import FixedFeatures, GrownModel, ScoreModel
 from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
 from gbpl.path.plan import ROWS_AT_A_TIME, PathProblem, PathSettings, Plan, plan_path
+from gbpl.posterior.effect import Effect, EffectFit, fit_effect
 from gbpl.posterior.problem import Problem
 from gbpl.runtime.warn import warn
 from gbpl.surrogates import Surrogate
@@ -53,6 +53,9 @@ class PathFit:
     path by the other folds alone. `target` holds the tables one below the other. Where the rows are a sample, there are
     `thinning` times as many that were learned from, and each row of the sample stands for that many in the posterior;
     `curvatures` are then the members' Gauss-Newton matrices by all rows, over `thinning`, where they are known.
+    Where zetas are averaged, `effect` has the expected effects that are played in place of the committee's deviation,
+    and `outside` those by the rows outside each fold. `pooled` is `deviation` with one slope and level for all rows,
+    so that rows of different folds can be ranked: a fold whose own rows gained little has a high level outside it.
     """
 
     standardizer: Standardizer
@@ -74,6 +77,9 @@ class PathFit:
     settings: PathSettings
     thinning: float = 1.0
     curvatures: tuple[Float[np.ndarray, "weight weight"], ...] | None = None
+    effect: EffectFit | None = None
+    outside: tuple[Effect, ...] = ()
+    pooled: Float[np.ndarray, "row action"] | None = None
 
     @property
     def out_of_fold(self) -> Float[np.ndarray, "row action"] | None:
@@ -110,8 +116,11 @@ class PathFit:
         for number, fold in {m.fold: m.validation for m in self.every}.items():
             chosen = stack.find(fold=number)
             multiplier = np.array([weights[i] for i in chosen])
-            policy[fold] = combined_policy(
+            deviation = combined_deviation(
                 self.model, settings.surrogate, stack.select(chosen), multiplier, self.x[fold]
+            )
+            policy[fold] = policy_of_deviation(
+                self.outside[number or 0].deviation(deviation) if self.outside else deviation
             )
         return policy
 
@@ -271,8 +280,21 @@ def weighed_fit(
         for number, fold in enumerate(folds):
             others = _weighed([part for other, part in enumerate(sums) if other != number], weigh)
             fold_weights[number] = common_size(others)
+            if settings.zetas is None:  # of one size for all folds, since effects have one slope
+                fold_weights[number] *= _mean_size(path) / max(_mean_size(others), 1e-12)
             params = stack.select(stack.find(fold=number))
             deviation[fold] = combined_deviation(model, settings.surrogate, params, fold_weights[number], x[fold])
+    effect: EffectFit | None = None
+    outside: list[Effect] = []
+    pooled = deviation
+    if deviation is not None and settings.zetas is None:
+        feedback = plan.problem.feedback
+        effect, outside = fit_effect(
+            x, feedback.outcomes, deviation, folds, weights=feedback.weights, thinning=thinning, unit=plan.scale
+        )
+        pooled = effect.mean.deviation(deviation)
+        for own, fold in zip(outside, folds, strict=True):
+            deviation[fold] = own.deviation(deviation[fold])
     count = len(folds)
     kept = np.flatnonzero(np.repeat(path.weight, count))
     return PathFit(
@@ -305,6 +327,9 @@ def weighed_fit(
         eta=plan.eta,
         target=plan.target,
         thinning=thinning,
+        effect=effect,
+        outside=tuple(outside),
+        pooled=pooled,
     )
 
 
@@ -319,6 +344,10 @@ def _warn_if_reordered(path: ZetaPath, surrogate: Surrogate) -> None:
             f"best; predict and gains follow the scores{hidden if count > 3 else ''}. A smaller zeta has fewer such "
             f"rows, FullVector({count}) none"
         )
+
+
+def _mean_size(path: ZetaPath) -> float:
+    return float(path.weight @ path.size)
 
 
 def _out_of_fold(plan: Plan, stack: StackFit) -> list[OutOfFold]:

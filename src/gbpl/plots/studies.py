@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.plots.axes import BAR, axes_for
+from gbpl.decisions.reliability import Reliability
+from gbpl.plots.axes import BAR, axes_for, legend_above
 from gbpl.plots.colours import BLUE, GREEN, GREY, ORANGE, RED, SKY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from gbpl.coverage import CoverageStudy
+    from gbpl.estimators.fitted import FittedPolicy
     from gbpl.path.out_of_fold import ZetaPath
     from gbpl.posterior.eta import EtaChoice
 
-__all__ = ["plot_coverage", "plot_eta", "plot_zeta_path"]
+__all__ = ["plot_coverage", "plot_eta", "plot_reliability", "plot_zeta_path"]
 
 
 def plot_zeta_path(path: ZetaPath, *, ax: Axes | None = None) -> Axes:
@@ -87,4 +89,21 @@ def plot_coverage(study: CoverageStudy, *, ax: Axes | None = None) -> Axes:
         ax.plot(across, across, color=GREY, linestyle="--", linewidth=1.0, zorder=0)
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False, fontsize=9)
     ax.set(xlabel="eta" if over_eta else "nominal level", ylabel="coverage", ylim=(min(0.3, table.min() - 0.05), 1.02))
+    return ax
+
+
+def plot_reliability(policy: FittedPolicy | Reliability, *, ax: Axes | None = None) -> Axes:
+    """Gain of the most probable action over the second, by how sure the policy is: expected, and by rows not seen.
+
+    `policy` is a fitted policy, or its `reliability()`. Bars are two standard errors each way.
+    """
+    ax = axes_for(ax)
+    found = policy if isinstance(policy, Reliability) else policy.reliability()
+    ax.axhline(0.0, color=GREY, linewidth=0.8)
+    ax.plot(found.said, found.expected, color=ORANGE, linestyle="--", marker="s", markersize=4, label="expected")
+    bars = {**BAR, "markersize": 5}
+    ax.errorbar(found.said, found.estimate, yerr=2.0 * found.se, color=BLUE, label="estimated", **bars)  # type: ignore[arg-type]
+    ax.margins(x=0.06)
+    ax.set(xlabel="probability that the most probable action is the best", ylabel="gain over the second, per row")
+    legend_above(ax, columns=2)
     return ax

@@ -3,7 +3,7 @@
 `Posterior` holds the members of a committee, each with draws from one of the methods in `posterior.methods`. A draw is
 one of two things. For decisions (action probabilities, disagreement, scores) it is one member: the mixture over the
 members. For welfare it is the committee itself, since that is the policy that will be used: all members respond,
-to first order, to one perturbation of the targets, and are combined as the fitted policy combines them. Rows and draws
+to first order, to one perturbation of the targets, and are combined as the committee combines them. Rows and draws
 pass in blocks, so that memory stays bounded.
 """
 
@@ -32,7 +32,7 @@ from gbpl.value.welfare import deterministic
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
 
-__all__ = ["Draws", "Posterior"]
+__all__ = ["DRAWS_AT_A_TIME", "Draws", "Posterior", "play"]
 
 DRAWS_AT_A_TIME = 64
 KINDS = ("committee", "member")
@@ -101,7 +101,8 @@ def _deviation(scores: Array, multiplier: float, *, surrogate: Surrogate) -> Flo
 
 
 @partial(jax.jit, static_argnames="rule")
-def _committee(deviation: Array, *, rule: str) -> Float[Array, "draw row action"]:
+def play(deviation: Array, *, rule: str) -> Float[Array, "draw row action"]:
+    """Policies of deviations from uniform under a rule."""
     return _ruled(project_simplex(1.0 / deviation.shape[-1] + deviation), rule)
 
 
@@ -235,7 +236,7 @@ class Posterior:
                 for part, params, multiplier in zip(joint, drawn, self.policy_weights, strict=True):
                     scores = part.answer(jax.tree.map(lambda leaf: leaf[chunk], params), block)
                     total = total + _deviation(scores, multiplier, surrogate=self.surrogate)
-                return _committee(total, rule=rule)
+                return play(total, rule=rule)
 
             yield chunk.stop - start, policies
 
@@ -264,7 +265,7 @@ class Posterior:
         return WelfareRows.of(X, Y, sample_weight, groups, len(self.actions))
 
     def welfare(
-        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        self, X: Any, Y: Any, *, rule: str = "deterministic", of: str | None = None, draws: int | None = None,
         seed: int = 0, sample_weight: Any = None,
     ) -> Draws:  # fmt: skip
         """Welfare of each draw's policy on these very rows: posterior uncertainty about the policy alone.
@@ -276,7 +277,7 @@ class Posterior:
         return Draws(mean, f"welfare of the {rule} policy on the given rows")
 
     def population_welfare(
-        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        self, X: Any, Y: Any, *, rule: str = "deterministic", of: str | None = None, draws: int | None = None,
         seed: int = 0, sample_weight: Any = None, groups: Any = None,
     ) -> Draws:  # fmt: skip
         """Welfare in the population the rows come from: the rows' own noise is added to the posterior spread.
@@ -291,7 +292,7 @@ class Posterior:
         return Draws(mean + noise, f"population welfare of the {rule} policy")
 
     def regret(
-        self, X: Any, Y: Any, *, rule: str = "randomized", of: str | None = None, draws: int | None = None,
+        self, X: Any, Y: Any, *, rule: str = "deterministic", of: str | None = None, draws: int | None = None,
         seed: int = 0, sample_weight: Any = None,
     ) -> Draws:  # fmt: skip
         """Welfare of the best action of every row, less that of each draw's policy."""
@@ -333,7 +334,7 @@ class Posterior:
         return disagreement(self.action_probability(X, draws=draws, seed=seed))
 
     def probability_better(
-        self, X: Any, Y: Any, *, than: Any, rule: str = "randomized", of: str | None = None,
+        self, X: Any, Y: Any, *, than: Any, rule: str = "deterministic", of: str | None = None,
         draws: int | None = None, seed: int = 0, sample_weight: Any = None,
     ) -> float:  # fmt: skip
         """Probability that the policy's welfare on these rows is above another's.

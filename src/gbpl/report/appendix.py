@@ -114,18 +114,29 @@ def _correction(share: float | None) -> str:
     return f"correction {number(share)}"
 
 
+def _complete(part: dict[str, Any], name: str, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The entries of a list that have all of these numbers."""
+    return [entry for entry in part.get(name) or [] if all(entry.get(key) is not None for key in keys)]
+
+
 def calibration(study: Study) -> dict[str, Any] | None:
     part = study.summary.get("calibration")
     if not part:
         return None
-    groups = [
-        group for group in part.get("groups") or []
-        if all(group.get(key) is not None for key in ("expected", "estimate", "se"))
-    ]  # fmt: skip
+    groups = _complete(part, "groups", ("expected", "estimate", "se"))
     inside = sum(abs(group["expected"] - group["estimate"]) <= reach(LEVEL) * group["se"] for group in groups)
     values = {"inside": count(inside), "groups": count(len(groups)), "level": percent(LEVEL)}
-    coverage = part.get("coverage")
+    coverage, sure = part.get("coverage"), _complete(part, "reliability", ("said", "expected", "estimate", "se"))
     return {
+        "reliability": points.reliability_chart(sure, LEVEL) if sure else None,
+        "sure": [
+            [
+                Cell(percent(group["said"]), group["said"]),
+                *(Cell(number(group[key], study.places), group[key]) for key in ("expected", "estimate", "se")),
+                Cell(count(group.get("rows")), group.get("rows")),
+            ]
+            for group in sure
+        ],
         "says": Sentence(words.PATTERNS["groups"], values) if groups else None,
         "chart": points.groups_chart(groups, LEVEL) if groups else None,
         "rows": [

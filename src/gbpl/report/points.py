@@ -14,7 +14,7 @@ from gbpl.report.markup import Child, Tag, tag
 from gbpl.report.numbers import number, percent, reach
 from gbpl.report.svg import Scale, axis_below, axis_left, figure, fit, segment, text
 
-__all__ = ["coverage_chart", "deferral_chart", "groups_chart", "weights_chart", "zeta_chart"]
+__all__ = ["coverage_chart", "deferral_chart", "groups_chart", "reliability_chart", "weights_chart", "zeta_chart"]
 
 WIDEST = 0.99
 HEIGHT = 190.0
@@ -167,6 +167,31 @@ def groups_chart(groups: Sequence[dict[str, Any]], level: float) -> Tag:
         right=14,
         **_scaled(up),
     )
+
+
+def reliability_chart(groups: Sequence[dict[str, Any]], level: float) -> Tag:
+    """Estimated gain of the most probable action by how sure the policy is, and the gain that was expected."""
+    across = fit([group["said"] for group in groups], padding=0.1)
+    expected = [group["expected"] for group in groups]
+    up = fit([*_reaches([g["estimate"] for g in groups], [g["se"] for g in groups]), *expected], zero=True)
+    left, room = axis_left(up, HEIGHT, "gain over the second most probable action, per row")
+    zero = segment("0", up.down(0.0, HEIGHT), "100%", up.down(0.0, HEIGHT), "zero")
+    below = text("probability that it is the best →", "100%", HEIGHT + 34.0, anchor="end", class_="tick")
+    marks: list[Child] = [left, axis_below(across, HEIGHT, grid=False, inside=False), zero, below]
+    places = [(across.across(group["said"]), up.down(group["expected"], HEIGHT)) for group in groups]
+    marks += [segment(a[0], a[1], b[0], b[1], "diagonal") for a, b in pairwise(places)]
+    for group in groups:
+        x = across.across(group["said"])
+        marks.append(_error_bar(x, group["estimate"], group["se"], up, HEIGHT, level))
+        marks.append(tag("circle", cx=x, cy=up.down(group["estimate"], HEIGHT), r=5, class_="point"))
+    parts = "; ".join(
+        f"{percent(g['said'])} sure, expected {number(g['expected'])}, estimated {number(g['estimate'])}"
+        for g in groups
+    )
+    return figure(
+        *marks, label=f"Gain by how sure the policy is: {parts}.", height=HEIGHT, below=42.0, above=30.0, left=room,
+        right=14, **_scaled(up),
+    )  # fmt: skip
 
 
 def deferral_chart(curve: Sequence[dict[str, Any]], level: float, chosen: int) -> Tag:

@@ -164,6 +164,8 @@ def zeta_words(path: dict[str, Any], shown: Sequence[str]) -> Sentence:
 
 def calibration_words(calibration: dict[str, Any], eta: str) -> Sentence:
     note = str(calibration.get("eta_note") or "")
+    if calibration.get("reliability"):
+        return Sentence("The spread of the posterior is that between folds, zetas and models.", {})
     if calibration.get("eta") is None:
         pattern = "The loss scale eta, which sets the spread of the posterior, was not calibrated"
         return Sentence(f"{pattern}: {{note:name}}." if note else f"{pattern}.", {"note": note})

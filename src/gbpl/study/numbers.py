@@ -109,6 +109,10 @@ class StudyNumbers:
 
     def calibration(self) -> dict[str, Any]:
         """How the loss scale was chosen, and whether expected gains agree with estimated ones."""
+        if self.policy.effect_ is not None and isinstance(self.policy.eta, str):
+            said = self.policy.reliability(groups=GROUPS).to_dict()
+            rows = [dict(zip(said, row, strict=True)) for row in zip(*said.values(), strict=True)]
+            return {"eta": None, "eta_note": None, "coverage": None, "groups": self._groups(), "reliability": rows}
         try:
             choice = self.policy.calibrate_eta()
         except PosteriorError as error:

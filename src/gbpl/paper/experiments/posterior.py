@@ -159,7 +159,9 @@ def default_intervals(numbers: Sequence[int], start: int, settings: Settings) ->
     lines = []
     for number, policy in zip(numbers, policies, strict=True):
         fresh = DESIGN.sample(POINTS, seed=10**6 + start + number)
-        drawn = policy.posterior().welfare(fresh.x, fresh.outcome_mean, draws=DRAWS, seed=start + number)
+        drawn = policy.posterior().welfare(
+            fresh.x, fresh.outcome_mean, rule="randomized", draws=DRAWS, seed=start + number
+        )
         welfare = float(np.mean(np.sum(policy.predict_proba(fresh.x) * fresh.outcome_mean, axis=1)))
         values = {"target": _target(fresh.outcome_mean), "welfare": welfare, **_ends(drawn.values)}
         lines.append(Record("auto", *DEFAULT, number, values))
