@@ -123,8 +123,8 @@ def auto(records: Records, case: str, seed: int, zeta: float | str, device: str)
             options = {**options, "refits": refits}
         choice = policy.calibrate_eta(function, **options)
         policy._training.choice[:] = [choice]  # what eta="auto" does with the default's
-        from_data = policy.population_welfare(seed=seed)
-        known = policy.posterior().welfare(x, means, draws=400, seed=seed)
+        from_data = policy.population_welfare(rule="randomized", seed=seed)
+        known = policy.posterior().welfare(x, means, rule="randomized", draws=400, seed=seed)
         ends = {
             f"{name} {level}": list(draws.interval(level))
             for name, draws in (("data", from_data), ("known", known))

@@ -1,7 +1,8 @@
 """Designs with known truth for studies of what users read: strong and weak effects, none, rare events, heavy tails.
 
-A case is a name of `CASES`: a design, the number of rows, and how it is seen (full feedback, or a log whose propensities
-are known or estimated). `sample(case, seed)` draws what a user has; `fresh(case)` new rows with their mean outcomes.
+A case is a name of `CASES`: a design, the number of rows, and how it is seen (full feedback, or a log whose
+propensities are known or estimated). `sample(case, seed)` draws what a user has; `fresh(case)` new rows with their mean
+outcomes.
 """
 
 from __future__ import annotations
@@ -89,18 +90,18 @@ CASES: dict[str, Case] = {
     "DGP2 full 2000": Case(Paper(BinaryDesign("DGP2")), 2000, "full"),
     "DGP3 logged 1000": Case(Paper(BinaryDesign("DGP3")), 1000, "logged"),
     "DGP3 full 3000": Case(Paper(BinaryDesign("DGP3")), 3000, "full"),
-    "DGP2 estimated 1500": Case(Paper(BinaryDesign("DGP2")), 1500, "estimated"),
-    "five DGP1 logged 2000": Case(Paper(MultiActionDesign("DGP1")), 2000, "logged"),
+    "DGP2 estimated 1000": Case(Paper(BinaryDesign("DGP2")), 1000, "estimated"),
+    "five DGP1 logged 1500": Case(Paper(MultiActionDesign("DGP1")), 1500, "logged"),
     "five DGP2 full 1000": Case(Paper(MultiActionDesign("DGP2")), 1000, "full"),
     "five DGP3 full 1000": Case(Paper(MultiActionDesign("DGP3")), 1000, "full"),
     "one-dimensional full 500": Case(Paper(OneDimensionalDesign()), 500, "full"),
     "null randomized 1000": Case(Simple("null", 2), 1000, "randomized"),
-    "constant randomized 2000": Case(Simple("constant", 2), 2000, "randomized"),
+    "constant randomized 1500": Case(Simple("constant", 2), 1500, "randomized"),
     "weak three randomized 1500": Case(Simple("weak", 3), 1500, "randomized"),
-    "rates three randomized 2000": Case(Simple("rates", 3), 2000, "randomized"),
+    "rates three randomized 1500": Case(Simple("rates", 3), 1500, "randomized"),
     "steps logged 1000": Case(Simple("steps", 2), 1000, "logged"),
     "tails randomized 1500": Case(Simple("tails", 2, noise="tails"), 1500, "randomized"),
-    "ten actions randomized 2000": Case(Simple("many", 10), 2000, "randomized"),
+    "ten actions randomized 1500": Case(Simple("many", 10), 1500, "randomized"),
 }
 
 
