@@ -35,9 +35,9 @@ COMMENTS = {  # on the default's rows
         "action is the better one. Where they are right, a group's agreement is one less half its disagreement."
     ),
     "posterior-threshold-rules": (
-        "The default loses as little to its own rule as the paper's network does to its own: one feature decides here, "
-        "and both are sure of nearly all points. Where more features count, doubt is real and costs more "
-        "([calibration](calibration.md#is-it-right-when-it-is-sure))."
+        "The default is less sure than the paper's one network, and gives up a little more to its own rule at small "
+        "alpha; one feature decides here, and both are sure of nearly all points. Where more features count, doubt is "
+        "real and costs more ([calibration](calibration.md#is-it-right-when-it-is-sure))."
     ),
 }
 
