@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["GainInterval", "GainSlope", "gain_slope"]
+__all__ = ["GainInterval", "GainSlope", "gain_slope", "row_products", "slope_with_error"]
 
 CHUNK = 65_536
 
@@ -52,6 +52,14 @@ def gain_slope(
     >>> round(gain_slope(d, 3.0 * d + 7.0).slope, 6)
     3.0
     """
+    slope, se = slope_with_error(*row_products(deviation, outcomes), weights)
+    return GainSlope(max(slope, 0.0), se)
+
+
+def row_products(
+    deviation: Float[np.ndarray, "row action"], outcomes: Float[np.ndarray, "row action"]
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """d_i'y_i, y_i centred over the actions of its row, and |d_i|^2."""
     products = np.empty(len(deviation))
     squares = np.empty(len(deviation))
     for start in range(0, len(deviation), CHUNK):
@@ -59,10 +67,16 @@ def gain_slope(
         d, y = np.asarray(deviation[rows], np.float64), np.asarray(outcomes[rows], np.float64)
         products[rows] = np.sum(d * (y - y.mean(axis=1, keepdims=True)), axis=1)
         squares[rows] = np.sum(d**2, axis=1)
-    weight = np.ones(len(deviation)) if weights is None else weights
+    return products, squares
+
+
+def slope_with_error(
+    products: Float[np.ndarray, " row"], squares: Float[np.ndarray, " row"], weights: Float[np.ndarray, " row"] | None
+) -> tuple[float, float]:
+    """Slope through the origin by least squares, sum_i w_i products_i / sum_i w_i squares_i; se by rows."""
+    weight = np.ones(len(products)) if weights is None else weights
     total = float(weight @ squares)
     if total == 0.0:
-        return GainSlope(0.0, 0.0)
+        return 0.0, 0.0
     slope = float(weight @ products) / total
-    se = float(np.sqrt(np.sum((weight * (products - slope * squares)) ** 2))) / total
-    return GainSlope(max(slope, 0.0), se)
+    return slope, float(np.sqrt(np.sum((weight * (products - slope * squares)) ** 2))) / total

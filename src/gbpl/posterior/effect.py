@@ -23,6 +23,7 @@ import numpy as np
 import scipy.linalg
 from scipy.stats import norm, truncnorm
 
+from gbpl.decisions.gain import row_products, slope_with_error
 from gbpl.models.basis import effect_basis
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def fit_effect(
             total = part if total is None else total + part
         assert total is not None
         of_folds.append(total)
-    slope, strength = _raw_slope(deviation, outcomes, weight)
+    slope, strength = _slope(*row_products(deviation, outcomes), weight)
     played = slope if strength > 1.0 else max(slope, unit)
 
     def mean_effect(mixture: _Mixture) -> Effect:
@@ -292,21 +293,10 @@ def _noise(
     return noise, slope, precision
 
 
-def _raw_slope(deviation: np.ndarray, outcomes: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Slope of the outcomes on the deviations, as `decisions.gain.gain_slope`, and how many standard errors it is."""
-    centred = outcomes - outcomes.mean(axis=1, keepdims=True)
-    products = np.einsum("ra,ra->r", deviation, centred, dtype=np.float64)
-    return _slope(products, np.einsum("ra,ra->r", deviation, deviation, dtype=np.float64), weight)
-
-
 def _slope(products: np.ndarray, squares: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    total = float(weight @ squares)
-    if total == 0.0:
-        return 0.0, 0.0
-    slope = float(weight @ products) / total
-    scale = float(np.mean(weight))  # rows that stand for several others
-    error = float(np.sqrt(np.sum((weight * (products - slope * squares)) ** 2) / scale)) / total
-    return slope, slope / max(error, 1e-300)
+    """Slope of outcomes on deviations, and how many standard errors it is; rows may stand for several others."""
+    slope, error = slope_with_error(products, squares, weight)
+    return slope, slope / max(error / np.sqrt(float(np.mean(weight))), 1e-300)
 
 
 def _doubt(deviation: np.ndarray, outcomes: np.ndarray, weight: np.ndarray) -> float:
@@ -316,7 +306,7 @@ def _doubt(deviation: np.ndarray, outcomes: np.ndarray, weight: np.ndarray) -> f
     rows = np.arange(len(deviation))
     second, first = np.argsort(deviation, axis=1)[:, -2:].T
     gap = (deviation[rows, first] - deviation[rows, second]).astype(np.float64)
-    slope, _ = _raw_slope(deviation, outcomes, weight)
+    slope, _ = _slope(*row_products(deviation, outcomes), weight)
     if slope <= 0.0 or not np.any(gap):
         return SEVERAL
     top, ratio = _slope(gap * (outcomes[rows, first] - outcomes[rows, second]), gap**2, weight)
