@@ -38,7 +38,7 @@ from gbpl import (
 from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope, gain_slope
-from gbpl.fitting.apply import Mixed, Mixture, combined_policy, member_policies
+from gbpl.fitting.apply import Mixed, Mixture, combined_deviation, member_policies, policy_of_deviation
 from gbpl.frozen.committee import Effects, Part
 from gbpl.frozen.file import FORMAT, _digest
 from gbpl.frozen.freeze import check_model, freeze
@@ -186,7 +186,11 @@ def test_a_mixture_gives_the_same_numbers(mixture_file):
     model, params, weights, posterior = side_by_side()
     first, loaded = fitted("three"), gbpl.load(mixture_file)
     x = first.standardizer_.apply(NEW)
-    assert_allclose(loaded.predict_proba(NEW), combined_policy(model, first.surrogate_, params, weights, x), atol=1e-6)
+    assert_allclose(
+        loaded.predict_proba(NEW),
+        policy_of_deviation(combined_deviation(model, first.surrogate_, params, weights, x)),
+        atol=1e-6,
+    )
     expected, found = posterior.action_probability(NEW, draws=120, seed=0), loaded.action_probability(NEW)
     assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
     assert np.abs(found - expected).max() <= 1.0 / 120 + 1e-9
@@ -276,7 +280,9 @@ def test_a_row_on_a_threshold_goes_the_same_way(tmp_path):
     for member in range(len(expected)):
         found = squashed((form.basis(member, x) @ form.last[member]).astype(np.float64))
         assert_allclose(found, expected[member], atol=1e-6)
-    combined = combined_policy(policy.model_, policy.surrogate_, moved, policy.member_weights_, x)
+    combined = policy_of_deviation(
+        combined_deviation(policy.model_, policy.surrogate_, moved, policy.member_weights_, x)
+    )
     assert_allclose(loaded.predict_proba(NEW), combined, atol=1e-6)
     assert_allclose(loaded.predict_proba(NEW.astype(np.float32)), policy_at(policy, moved, NEW), atol=1e-6)
 
@@ -284,7 +290,7 @@ def test_a_row_on_a_threshold_goes_the_same_way(tmp_path):
 def policy_at(policy, params, x):
     """What a policy with other parameters gives for float32 features."""
     x = policy.standardizer_.apply(x.astype(np.float32))
-    return combined_policy(policy.model_, policy.surrogate_, params, policy.member_weights_, x)
+    return policy_of_deviation(combined_deviation(policy.model_, policy.surrogate_, params, policy.member_weights_, x))
 
 
 def test_what_can_be_saved_is_known_before_the_fit():

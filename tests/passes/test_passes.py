@@ -26,7 +26,7 @@ from gbpl import (
     regret,
 )
 from gbpl.feedback.standardize import Standardizer
-from gbpl.fitting.apply import combined_policy, member_outputs, member_policies
+from gbpl.fitting.apply import combined_deviation, member_outputs, member_policies, policy_of_deviation
 from gbpl.fitting.chunks import ChunkFit, ChunkTable, Held, batch_plan
 from gbpl.passes.chunks import Passes, planned_passes
 from gbpl.passes.fit import SCORE_VISITS, LargeFit, fit_large
@@ -394,7 +394,9 @@ def test_the_policy_is_nearly_the_best(large) -> None:
     _, result = large
     x = np.random.default_rng(9).standard_normal((20_000, 4))
     fit = result.fit
-    policy = combined_policy(SMALL, FullVector(3), fit.params, fit.policy_weights, fit.standardizer.apply(x))
+    policy = policy_of_deviation(
+        combined_deviation(SMALL, FullVector(3), fit.params, fit.policy_weights, fit.standardizer.apply(x))
+    )
     mean = mean_of(x)
     assert regret(np.eye(3)[deterministic(policy)], mean) < 0.01  # of 0.85 that the best rule gains
     value, best = own_value(result), mean.max(axis=1).mean()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
 __all__ = [
-    "Mixed", "Mixture", "combined_deviation", "combined_policy", "filled",
+    "Mixed", "Mixture", "combined_deviation", "filled",
     "has_last_layer", "member_outputs", "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
 ]  # fmt: skip
 
@@ -175,14 +175,3 @@ def policy_of_deviation(deviation: Float[np.ndarray, "row action"]) -> Float[np.
     For the deviation of a mixture, with weights that sum to one, it is the members' mixture.
     """
     return _over_rows(_projected, deviation, axis=0)
-
-
-def combined_policy(
-    model: ScoreModel | Mixture,
-    surrogate: Surrogate,
-    params: Any,
-    weights: Float[np.ndarray, " member"],
-    x: Float[np.ndarray, "row feature"],
-) -> Float[np.ndarray, "row action"]:
-    """Weighted policy of many members."""
-    return policy_of_deviation(combined_deviation(model, surrogate, params, weights, x))

@@ -117,7 +117,7 @@ class Posterior:
 
     `weights` are the shares of the members' posteriors in the mixture; draws are divided among members in that
     proportion, as evenly as their number allows. `policy_weights` are the members' weights in the committee's policy
-    (`gbpl.fitting.apply.combined_policy`).
+    (`gbpl.fitting.apply.combined_deviation`).
     """
 
     def __init__(
