@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.pseudo_outcomes import clip_propensity, doubly_robust, ipw, of_logged_action
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
 __all__ = ["Nuisances", "check_construction"]
 
@@ -27,7 +27,8 @@ class Nuisances:
     the action taken after clipping. `means` has the predicted mean of each action, or with `"centered_ipw"` one column,
     the regression on x alone; None if no model was needed. `fold_means` has, for each outer fold, the means by models
     that learned from no row of that fold: a policy that is evaluated on the fold may learn from these. `shares` are
-    the weights of several learners in the means, where they are an average.
+    the weights of several learners in the means, where they are an average; `folds` the rows that were left out
+    together.
     """
 
     feedback: LoggedFeedback
@@ -37,6 +38,7 @@ class Nuisances:
     means: Float[np.ndarray, "row column"] | None = None
     fold_means: Float[np.ndarray, "fold row column"] | None = None
     shares: Mapping[str, float] | None = None
+    folds: Sequence[Int[np.ndarray, " row"]] = ()
 
     @property
     def outcome_mean(self) -> Float[np.ndarray, "row action"] | None:

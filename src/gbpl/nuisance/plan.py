@@ -125,7 +125,9 @@ class Plan(NamedTuple):
             if outer is not None and fold_means is not None:
                 for number, fold in enumerate(outer):
                     fold_means[number, fold] = means[fold]
-        return Nuisances(feedback, self.propensity, self.clip, feedback.propensity is None, means, fold_means)
+        return Nuisances(
+            feedback, self.propensity, self.clip, feedback.propensity is None, means, fold_means, folds=self.folds
+        )
 
     def averaged(self, network: Nuisances) -> Nuisances:
         """The network's means averaged with those of other learners, by their errors on rows they did not see."""
