@@ -23,11 +23,13 @@ from .posterior.posterior import Draws as Draws
 from .posterior.posterior import Posterior as Posterior
 
 # Value
+from .nuisance.confounding import policy_sensitivity as policy_sensitivity
 from .nuisance.off_policy import policy_value as policy_value
 from .study.compare import compare_policies as compare_policies
 from .study.compare import evaluate_policy as evaluate_policy
 from .value.estimate import Value as Value
 from .value.overlap import OverlapReport as OverlapReport
+from .value.sensitivity import Sensitivity as Sensitivity
 from .value.welfare import regret as regret
 from .value.welfare import welfare as welfare
 

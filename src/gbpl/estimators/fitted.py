@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.posterior.problem import PosteriorError
 from gbpl.surrogates import Surrogate
 from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
+from gbpl.value.sensitivity import GAMMAS, Sensitivity
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -223,6 +225,19 @@ class FittedPolicy(Policy):
         """
         training = self._committee_training("cross_fitted_value", estimator)
         return training.evaluator(estimator).value(training.untouched, rule=rule, baseline=baseline)
+
+    def sensitivity(
+        self, gammas: Sequence[float] = GAMMAS, *, baseline: Any = None, level: float = 0.95
+    ) -> Sensitivity:
+        """How much hidden confounding would change the policy's value and its gain over a baseline.
+
+        For each Gamma, bounds that hold if an unrecorded confounder changed the odds of an action by a factor of at
+        most Gamma (`gbpl.value.confounding`); at Gamma = 1 they are `cross_fitted_value`, whose decisions these are of.
+        `breakdown` is the Gamma at which the gain may be gone, for the policy and, as `row_breakdown`, for each row of
+        the fit. `baseline` is as in `value`; None is the best single action. For logged feedback only.
+        """
+        training = self._committee_training("sensitivity", "dr")
+        return training.sensitivity(baseline, gammas, level)
 
     def out_of_fold_value(
         self, policy: Any = None, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None

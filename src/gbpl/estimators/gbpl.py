@@ -50,6 +50,8 @@ class GBPL(GBPLNet):
         actions: Sequence[Any] | None = None,
         nuisance_folds: int = 5,
         clip: float | str = "auto",
+        confounding: float = 1.0,
+        confounding_baseline: Any = None,
         fit_config: FitConfig | None = None,
         random_state: Any = None,
         device: str = "auto",
@@ -57,6 +59,7 @@ class GBPL(GBPLNet):
     ) -> None:
         super().__init__(
             zeta=zeta, eta=eta, prior_sd=prior_sd, surrogate=surrogate, model="auto", committee=committee,
-            actions=actions, outcome_model="auto", nuisance_folds=nuisance_folds, clip=clip, fit_config=fit_config,
-            random_state=random_state, device=device, progress=progress,
+            actions=actions, outcome_model="auto", nuisance_folds=nuisance_folds, clip=clip, confounding=confounding,
+            confounding_baseline=confounding_baseline, fit_config=fit_config, random_state=random_state, device=device,
+            progress=progress,
         )  # fmt: skip

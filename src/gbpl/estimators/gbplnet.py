@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.estimators.base import check_positive
 from gbpl.estimators.fitted import FittedPolicy
+from gbpl.estimators.settings import check_confounding, check_correction, confounding_of, surrogate_for
 from gbpl.estimators.together import Request, fit_together
 from gbpl.estimators.training import Training
 from gbpl.feedback.logged import LoggedFeedback
@@ -27,7 +28,7 @@ from gbpl.passes.fit import fit_large
 from gbpl.passes.parquet import ParquetRows
 from gbpl.passes.rows import ArrayRows, RowSource
 from gbpl.path.plan import PathSettings
-from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
+from gbpl.surrogates import Surrogate
 from gbpl.tables.roles import Roles
 from gbpl.trees.forest import ForestFeatures
 from gbpl.value.overlap import warn_if_weak
@@ -95,6 +96,14 @@ class GBPLNet(FittedPolicy):
     clip : "auto" or a number in [0, 1/K)
         Propensities below it are raised to it, and the others in the row shrunk so that they sum to one; `"auto"` is
         0.02 / K.
+    confounding : number >= 1
+        With logged feedback: how far hidden confounding may change the odds of an action (`gbpl.value.confounding`).
+        Above 1 the policy learns from lower bounds of the outcomes, and so maximises the least that it can be worth:
+        `pseudo_outcomes_`, `zeta_path_` and expected gains are then of these bounds. Values stay those without
+        confounding; `sensitivity` has their bounds.
+    confounding_baseline : label or None
+        With `confounding` above 1: learn from lower bounds of the gain over this action instead, so that it is left
+        only where another one is surely better.
     fit_config : FitConfig or None; learning rate, batch size, patience and so on
     random_state : int or RandomState or None
         Folds, initial weights and batch order.
@@ -145,6 +154,8 @@ class GBPLNet(FittedPolicy):
         nuisance_folds: int = 5,
         nuisance_repeats: int = 1,
         clip: float | str = "auto",
+        confounding: float = 1.0,
+        confounding_baseline: Any = None,
         fit_config: FitConfig | None = None,
         random_state: Any = None,
         device: str = "auto",
@@ -164,6 +175,8 @@ class GBPLNet(FittedPolicy):
         self.nuisance_folds = nuisance_folds
         self.nuisance_repeats = nuisance_repeats
         self.clip = clip
+        self.confounding = confounding
+        self.confounding_baseline = confounding_baseline
         self.fit_config = fit_config
         self.random_state = random_state
         self.device = device
@@ -200,7 +213,7 @@ class GBPLNet(FittedPolicy):
 
         Beyond 200,000 rows networks alone learn, in passes over the rows (`gbpl.passes`). A sample of 65,536 rows is
         kept, from which posterior and values are computed (the last layer's precision is a sum over all rows, up to
-        three actions). With `groups`, `controls` or estimated propensities all rows are kept.
+        three actions). With `groups`, `controls`, `confounding` or estimated propensities all rows are kept.
         """
         feedback = self.read_training(
             X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
@@ -233,6 +246,8 @@ class GBPLNet(FittedPolicy):
         that `predict` takes.
         """
         self._check_settings()
+        if self.confounding > 1.0:
+            raise ValueError(f"confounding={self.confounding!r} needs all rows in memory; use fit, or leave it at 1")
         roles = Roles(
             outcome=outcome, action=action, outcomes=outcomes, features=features, propensity=propensity, weight=weight
         )
@@ -244,7 +259,7 @@ class GBPLNet(FittedPolicy):
 
     def _learns_in_passes(self, feedback: Feedback) -> bool:
         """Whether there are so many rows that a sample is enough for posteriors and values."""
-        if len(feedback) <= LARGE or self.committee is None or feedback.groups is not None:
+        if len(feedback) <= LARGE or self.committee is None or feedback.groups is not None or self.confounding > 1.0:
             return False
         if isinstance(feedback, LoggedFeedback) and (feedback.propensity is None or feedback.controls is not None):
             return False
@@ -264,9 +279,11 @@ class GBPLNet(FittedPolicy):
         seed = self._drawn_seed()
         settings = self.path_settings(len(feedback.actions), seed)
         folds = self.stopping_folds(feedback, seed)
+        gamma, baseline = confounding_of(self.confounding, self.confounding_baseline, feedback)
         return Request(
-            feedback, folds, settings, self.cross_fit_settings(seed), self.pseudo_outcome, self._corrections()
-        )
+            feedback, folds, settings, self.cross_fit_settings(seed), self.pseudo_outcome, self._corrections(), gamma,
+            baseline,
+        )  # fmt: skip
 
     def remember(self, training: Training, source: Any) -> None:
         """Set all learned attributes; `source` are the features as they were given, None for files."""
@@ -309,7 +326,7 @@ class GBPLNet(FittedPolicy):
         """Settings of the fit for `count` actions; `eta` and `zetas` are None if they follow from the data."""
         eta, zetas = self.checked_constants()
         return PathSettings(
-            surrogate=self._checked_surrogate(count),
+            surrogate=surrogate_for(self.surrogate, count),
             model=self.score_model,
             zetas=zetas,
             eta=eta,
@@ -367,34 +384,6 @@ class GBPLNet(FittedPolicy):
         if not (isinstance(self.eta, str) and self.eta == "auto"):
             eta = check_positive("eta", self.eta, "try 1.0, or 'auto'")
         check_construction(self.pseudo_outcome)
-        if not (isinstance(self.correction, str) and self.correction == "auto"):
-            number = isinstance(self.correction, int | float | np.number) and not isinstance(self.correction, bool)
-            if not (number and 0.0 <= float(self.correction) <= 1.0):
-                raise ValueError(f"correction must be 'auto' or a number in [0, 1], got {self.correction!r}; try 1.0")
-            if self.pseudo_outcome != "dr":
-                raise ValueError(
-                    f"correction is {self.correction!r}, but pseudo_outcome={self.pseudo_outcome!r} has none; leave it "
-                    "at 'auto', or use pseudo_outcome='dr'"
-                )
+        check_correction(self.correction, self.pseudo_outcome)
+        check_confounding(self.confounding, self.confounding_baseline, self.pseudo_outcome)
         return eta, zetas
-
-    def _checked_surrogate(self, count: int) -> Surrogate:
-        name = ("binary" if count == 2 else "full") if self.surrogate == "auto" else self.surrogate
-        chosen: Surrogate
-        match name:
-            case "binary":
-                chosen = Binary()
-            case "gap":
-                chosen = BaselineGap(count)
-            case "full":
-                chosen = FullVector(count)
-            case Surrogate():
-                chosen = name
-            case _:
-                raise ValueError(f"surrogate must be 'auto', 'binary', 'gap', 'full' or a surrogate, got {name!r}")
-        if chosen.n_actions != count:
-            raise ValueError(
-                f"the surrogate {type(chosen).__name__} is for {chosen.n_actions} actions, but y has {count}; use "
-                "surrogate='auto', or one for as many"
-            )
-        return chosen

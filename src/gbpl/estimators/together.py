@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from gbpl.estimators.training import Training
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.nuisance.confounding import Confounding
 from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.plan import fit_plans
@@ -28,7 +30,10 @@ __all__ = ["Request", "fit_together"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """A complete description of one fit: rows, folds and settings; the last three are for logged feedback."""
+    """A complete description of one fit: rows, folds and settings; those after them are for logged feedback.
+
+    With `gamma` above 1 the tables are bounds under hidden confounding; of gains over `baseline`, if there is one.
+    """
 
     feedback: Feedback
     folds: list[Int[np.ndarray, " row"]]
@@ -36,6 +41,8 @@ class Request:
     cross_fit: CrossFit
     construction: str
     corrections: tuple[float, ...]
+    gamma: float = 1.0
+    baseline: int | None = None
 
 
 def fit_together(requests: Sequence[Request]) -> list[Training]:
@@ -67,24 +74,32 @@ def _problem(request: Request, nuisances: Nuisances | None) -> PathProblem:
         assert isinstance(feedback, FullFeedback)
         tables = [Table([feedback.outcomes], feedback.scale)]
         return PathProblem(feedback, tables, request.folds, request.settings)
-    scores = nuisances.pseudo_outcomes(construction, correction=shares[0])
-    weighing = FullFeedback(feedback.x, scores, feedback.weights, feedback.actions, feedback.groups)
-    tables = [_table(nuisances, weighing, construction, share) for share in shares]
+    scores = _scores(request, nuisances)
+    weighing = FullFeedback(
+        feedback.x, scores(correction=shares[0]), feedback.weights, feedback.actions, feedback.groups
+    )
+    tables = [_table(nuisances, weighing, scores, share) for share in shares]
     modelled: Any = None
     if request.settings.beside and construction == "dr" and len(tables) > 1:
-        modelled = nuisances.pseudo_outcomes("dr", correction=0.0)
+        modelled = scores(correction=0.0)
     return PathProblem(weighing, tables, request.folds, request.settings, modelled)
 
 
-def _table(nuisances: Nuisances, feedback: FullFeedback, construction: str, correction: float) -> Table:
+def _scores(request: Request, nuisances: Nuisances) -> Callable[..., Any]:
+    """Tables to learn from, by share of the correction and by fold."""
+    if request.gamma == 1.0:
+        return partial(nuisances.pseudo_outcomes, request.construction)
+    bounded = partial(Confounding(nuisances, request.settings.seed).scores, request.gamma, baseline=request.baseline)
+    if request.construction == "dr":
+        return bounded
+    return lambda correction=0.0, fold=None: bounded(correction=0.0, fold=fold)
+
+
+def _table(nuisances: Nuisances, feedback: FullFeedback, scores: Callable[..., Any], correction: float) -> Table:
     """What members learn from: where possible, for each fold scores that do not depend on its rows."""
-    whole = nuisances.pseudo_outcomes(construction, correction=correction)
-    scale = replace(feedback, outcomes=whole).scale
+    scale = replace(feedback, outcomes=scores(correction=correction)).scale
     path = auto_path(correction)
     if nuisances.fold_means is None:
-        return Table([whole], scale, correction, path)
-    each = [
-        nuisances.pseudo_outcomes(construction, correction=correction, fold=fold)
-        for fold in range(len(nuisances.fold_means))
-    ]
+        return Table([scores(correction=correction)], scale, correction, path)
+    each = [scores(correction=correction, fold=fold) for fold in range(len(nuisances.fold_means))]
     return Table(each, scale, correction, path)

@@ -15,6 +15,7 @@ import numpy as np
 from gbpl.estimators.base import check_positive
 from gbpl.feedback.full import FullFeedback
 from gbpl.fitting.apply import has_last_layer
+from gbpl.nuisance.confounding import Confounding, sensitivity
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.off_policy import log_evaluator
 from gbpl.path.path import PathFit
@@ -28,9 +29,10 @@ from gbpl.posterior.posterior import Posterior
 from gbpl.posterior.problem import PosteriorError
 from gbpl.posterior.refits import Refits, refit
 from gbpl.value.evaluate import Evaluator
+from gbpl.value.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from jaxtyping import Float
 
@@ -67,6 +69,22 @@ class Training:
     def untouched(self) -> Float[np.ndarray, "row action"]:
         """Policy of each row by members that neither trained nor stopped on its fold: another fit."""
         return self.fit.untouched()
+
+    def sensitivity(self, baseline: Any, gammas: Sequence[float], level: float, policy: Any = None) -> Sensitivity:
+        """Bounds of the untouched policy's value, or another's, under hidden confounding."""
+        if self.nuisances is None:
+            raise ValueError(
+                "sensitivity is for logged feedback; here the outcomes of every action are given, and nothing is hidden"
+            )
+        decided = self.untouched if policy is None else policy
+        return sensitivity(
+            self._confounding, self.evaluator("dr"), decided, baseline=baseline, gammas=gammas, level=level
+        )
+
+    @cached_property
+    def _confounding(self) -> Confounding:
+        assert self.nuisances is not None
+        return Confounding(self.nuisances, self.fit.settings.seed)
 
     # -- how sure -----------------------------------------------------------------------------------------
 

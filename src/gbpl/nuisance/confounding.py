@@ -57,9 +57,13 @@ class Confounding:
             )
 
     @cached_property
+    def _made(self) -> dict[int | None, LogBounds]:
+        return {}
+
+    @property
     def bounds(self) -> LogBounds:
         """The log with what bounds need, each row by models that have not seen it."""
-        return self._bounds(None)
+        return self._of_fold(None)
 
     def scores(
         self, gamma: float, *, correction: float = 1.0, fold: int | None = None, baseline: int | None = None
@@ -69,7 +73,7 @@ class Confounding:
         With a `baseline` action, lower bounds of each action's gain over it: its own column is zero, and the others
         are lower bounds less its upper one. With `fold` no model saw a row of that outer fold.
         """
-        bounds = self.bounds if fold is None else self._bounds(fold)
+        bounds = self._of_fold(fold)
         table = bounds.scores(gamma, upper=False, correction=correction)
         if baseline is not None:
             table = table - bounds.scores(gamma, upper=True, correction=correction)[:, [baseline]]
@@ -77,6 +81,11 @@ class Confounding:
         if bounds.cost is None:
             return table
         return table - bounds.cost + (0.0 if baseline is None else bounds.cost[:, [baseline]])
+
+    def _of_fold(self, fold: int | None) -> LogBounds:
+        if fold not in self._made:
+            self._made[fold] = self._bounds(fold)
+        return self._made[fold]
 
     # -- the parts ----------------------------------------------------------------------------------------
 

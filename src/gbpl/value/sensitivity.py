@@ -27,17 +27,20 @@ STEPS = 40  # of Gamma from 1 to the largest, equal ratios
 HALVINGS = 12  # of a step: to 1e-5 of Gamma
 
 
-def row_breakdown(bounds: LogBounds, policy: Table, baseline: Table) -> Float[np.ndarray, " row"]:
+def row_breakdown(bounds: LogBounds, policy: Table, baseline: Table | None) -> Float[np.ndarray, " row"]:
     """The largest Gamma at which a row's gain is still above zero by the models' bounds; NaN without a difference.
 
-    1 where it is not above zero even without confounding, infinite beyond `MOST`.
+    1 where it is not above zero even without confounding, infinite beyond `MOST`. With None as baseline it is the
+    log's own policy, whose mean outcome is sum_a e_a gamma_a, whatever is hidden.
     """
-    more, less = np.maximum(policy - baseline, 0.0), np.maximum(baseline - policy, 0.0)
-    found = np.full(len(policy), np.inf)
-    before, gammas = np.full(len(policy), np.nan), np.geomspace(1.0, MOST, STEPS + 1)
+    logged = np.average(bounds.conditional(1.0, upper=False), axis=1, weights=1.0 - bounds.others)
+    more = policy if baseline is None else np.maximum(policy - baseline, 0.0)
+    less = None if baseline is None else np.maximum(baseline - policy, 0.0)
+    found, before = np.full(len(policy), np.inf), np.full(len(policy), np.nan)
+    gammas = np.geomspace(1.0, MOST, STEPS + 1).tolist()
     for place, gamma in enumerate(gammas):
-        ours, theirs = bounds.conditional(gamma, upper=False), bounds.conditional(gamma, upper=True)
-        gain = np.sum(more * ours, axis=1) - np.sum(less * theirs, axis=1)
+        gain = np.sum(more * bounds.conditional(gamma, upper=False), axis=1)
+        gain -= logged if less is None else np.sum(less * bounds.conditional(gamma, upper=True), axis=1)
         new = np.isinf(found) & (gain <= 0.0)
         if place == 0:
             found[new] = 1.0
@@ -45,7 +48,8 @@ def row_breakdown(bounds: LogBounds, policy: Table, baseline: Table) -> Float[np
             share = before[new] / (before[new] - gain[new])
             found[new] = gammas[place - 1] + share * (gamma - gammas[place - 1])
         before = gain
-    found[np.abs(policy - baseline).sum(axis=1) < 1e-12] = np.nan
+    if baseline is not None:
+        found[np.all(np.abs(policy - baseline) < 1e-12, axis=1)] = np.nan
     return found
 
 
@@ -178,7 +182,6 @@ def sensitivity_of(
     def estimate(gamma: float) -> float:
         return bounds.gain(policy, baseline, gamma, upper=False).estimate
 
-    logged = np.eye(policy.shape[1])[bounds.action] if isinstance(baseline, Value) else baseline
     return Sensitivity(
         gammas=tuple(gammas),
         lower=tuple(bounds.value(policy, gamma, upper=False) for gamma in gammas),
@@ -188,6 +191,6 @@ def sensitivity_of(
         baseline=name,
         breakdown=breakdown_of(estimate),
         breakdown_limit=breakdown_of(limit),
-        row_breakdown=row_breakdown(bounds, policy, logged),
+        row_breakdown=row_breakdown(bounds, policy, None if isinstance(baseline, Value) else baseline),
         level=level,
     )
