@@ -275,7 +275,8 @@ def test_breakdown_is_where_the_bound_reaches_zero() -> None:
     assert_allclose(found.row_breakdown, found.breakdown, rtol=2e-3)
     assert sensitivity_of(bounds, other, policy, "1").breakdown == 1.0
     assert np.all(sensitivity_of(bounds, other, policy, "1").row_breakdown == 1.0)
-    far = replace(bounds, robust=bounds.robust + np.array([0.0, 1e3]), mean=bounds.mean + np.array([0.0, 1e3]))
+    ahead = np.array([0.0, 1e3])
+    far = replace(bounds, robust=bounds.robust + ahead, mean=bounds.mean + ahead, kept={})
     assert np.isinf(sensitivity_of(far, policy, other, "0").breakdown)
     assert np.all(np.isinf(row_breakdown(far, policy, other)))
     assert np.all(np.isnan(row_breakdown(far, policy, policy)))

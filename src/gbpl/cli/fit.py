@@ -153,6 +153,14 @@ def fit(
             rich_help_panel=OUTPUT,
         ),
     ] = "network",
+    confounding: Annotated[
+        float,
+        typer.Option(
+            metavar="GAMMA",
+            help="Learn for hidden confounding that changes the odds of an action by up to this factor; 1 is none.",
+            rich_help_panel=GIVEN,
+        ),
+    ] = 1.0,
     seed: Annotated[
         int, typer.Option(metavar="N", help="Seed of folds, initial weights and draws.", rich_help_panel=OUTPUT)
     ] = 0,
@@ -165,6 +173,10 @@ def fit(
     parse.check_settings(seed, defer, outcome_range)
     if models not in ("network", "auto"):
         raise ValueError(f"--models must be network or auto, got {models!r}")
+    if not 1.0 <= confounding < float("inf"):
+        raise ValueError(f"--confounding must be a finite number >= 1, got {confounding:g}; 1 is none, try 1.5")
+    if confounding > 1.0 and outcomes:
+        raise ValueError("--confounding is for a log of actions; with --outcomes nothing is hidden")
     with held():
         from gbpl.cli.messages import print_study, study_json
         from gbpl.tables.read import open_batches, read_table
@@ -184,11 +196,12 @@ def fit(
         table = read_table(data, columns=needed, encoding=encoding, delimiter=delimiter)
     with held():
         from gbpl.estimators.gbpl import GBPL
+        from gbpl.estimators.gbplnet import GBPLNet
         from gbpl.study.study import learn
-    chosen = {"estimator": GBPL(random_state=seed)} if models == "auto" else {}
+    learner = GBPL if models == "auto" else GBPLNet
     study = learn(
         table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name), **chosen,
+        seed=seed, source=parse.text_of(data.name), estimator=learner(random_state=seed, confounding=confounding),
     )  # fmt: skip
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from gbpl.cli.console import Screen, table, verbatim
+from gbpl.report.confounding import confounding_words
 from gbpl.report.numbers import chance, interval, number, percent
 from gbpl.report.reading import LEVEL, read
 from gbpl.report.reading import Study as Reading
@@ -53,6 +54,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "deferred": {"level": study.policy.rule.defer, "share": _deferred(study)},
         "overlap": None if summary["overlap"] is None
         else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
+        "sensitivity": reading.summary["sensitivity"],
         "certificate": summary["certificate"],
         "files": {name: str(path) for name, path in files.items()},
         "seconds": summary["seconds"],
@@ -82,7 +84,7 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
     console.print()
     _alternatives(console, reading)
     _who(console, reading)
-    _caveats(console, summary)
+    _caveats(console, reading)
     if files:
         console.print("\n[bold]Written[/]")
         width = max(len(str(path)) for path in files.values())
@@ -144,8 +146,9 @@ def _grow(above: Tree, branch: Branch, reading: Reading) -> None:
             _grow(below, side, reading)
 
 
-def _caveats(console: Screen, summary: Mapping[str, Any]) -> None:
-    overlap, certificate, notes = summary["overlap"], summary["certificate"], summary["data"]["notes"]
+def _caveats(console: Screen, reading: Reading) -> None:
+    summary, hidden = reading.summary, confounding_words(reading)
+    overlap, certificate, notes = summary["overlap"], summary["certificate"], reading.data["notes"]
     if overlap is not None:
         source = "estimated" if overlap["estimated"] else "known"
         if overlap["reasons"]:
@@ -154,6 +157,8 @@ def _caveats(console: Screen, summary: Mapping[str, Any]) -> None:
                 console.say(f"  {verbatim(reason)}")
         else:
             console.say(f"Overlap: no sign of weakness (propensities {source}).")
+    if hidden is not None:
+        console.say(verbatim(hidden))
     if certificate is not None:
         console.say(f"\n[bold]Certificate[/]  {verbatim(certificate['text'])}")
     if notes:

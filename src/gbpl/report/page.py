@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from gbpl.report import appendix, sections
+from gbpl.report import appendix, confounding, sections
 from gbpl.report.bars import definitions, swatch
 from gbpl.report.numbers import count, percent
 from gbpl.report.reading import LEVEL, Study, read
@@ -24,7 +24,8 @@ __all__ = ["document"]
 SCRIPTS = ("numbers.js", "charts.js", "tables.js", "controls.js")
 SECTIONS: tuple[Callable[[Study], Any], ...] = (
     sections.decision, sections.welfare, sections.alternatives, sections.who, sections.disagreement,
-    appendix.overlap, appendix.zeta, appendix.calibration, appendix.certificate, appendix.record,
+    appendix.overlap, confounding.confounding, appendix.zeta, appendix.calibration, appendix.certificate,
+    appendix.record,
 )  # fmt: skip
 DIGITS = 10  # of the numbers that go to the script: more than any that are shown
 

@@ -26,6 +26,7 @@ from gbpl.study.numbers import PROBABILITIES, StudyNumbers
 from gbpl.study.who import by_feature, review
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.roles import Roles
+from gbpl.value.evaluate import LOGGING
 from gbpl.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "PROBABILITIES", "StudyParts", "summarize"]
 
 FORMAT = 1
+STUDY_GAMMAS = (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0)  # of the figure
+SENSITIVITY_LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +84,7 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "disagreement": numbers.disagreement(split, given, rule.defer),
         "review": review(data.feedback.x, parts.encoder, deferred),
         "overlap": policy.overlap_.to_dict() if hasattr(policy, "overlap_") else None,
+        "sensitivity": _sensitivity(parts),
         "zeta_path": policy.zeta_path_.to_dict(),
         "calibration": numbers.calibration(),
         "certificate": _certificate(parts.certificate),
@@ -149,6 +153,27 @@ def _actions(parts: StudyParts, given: Int[np.ndarray, " row"]) -> list[dict[str
         }
         for number, label in enumerate(labels)
     ]
+
+
+def _sensitivity(parts: StudyParts) -> dict[str, Any] | None:
+    """Bounds under hidden confounding, where propensities are estimated; a breakdown beyond what is tried is None.
+
+    Decisions are those of members that have not seen the row; with capacities, those out of fold within them.
+    """
+    training = parts.policy.training("learn again")
+    known = training.nuisances
+    if known is None or not known.estimated or known.outcome_mean is None:
+        return None
+    within = np.eye(len(parts.data.labels))[parts.decided] if parts.capacity else None
+    against = []
+    for option in training.evaluator("dr").alternatives():
+        other = LOGGING if option.action is None else parts.data.labels[option.action]
+        if option.action is None and LOGGING in parts.data.labels:
+            continue
+        found = training.sensitivity(other, (1.0,), SENSITIVITY_LEVEL, within)
+        numbers = {"gain": found.gain_lower[0].estimate, "breakdown": found.breakdown}
+        against.append({"label": option.label, **numbers, "breakdown_limit": found.breakdown_limit})
+    return training.sensitivity(None, STUDY_GAMMAS, SENSITIVITY_LEVEL, within).to_dict() | {"against": against}
 
 
 def _certificate(certificate: Any) -> dict[str, Any] | None:

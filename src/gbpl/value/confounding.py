@@ -32,7 +32,7 @@ valid: each action's is sharp by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -130,7 +130,7 @@ class LogBounds:
     """A log with what bounds need: for any Gamma a table of lower or upper scores, and values of policies by it.
 
     `propensity` is that of the action taken, `others` the probability that an action is not taken, `robust` the doubly
-    robust table before costs, `mean` the outcome model's.
+    robust table before costs, `mean` the outcome model's. What was computed for a Gamma is `kept`.
     """
 
     outcome: Float[np.ndarray, " row"]
@@ -143,20 +143,29 @@ class LogBounds:
     cost: Table | None = None
     weights: Float[np.ndarray, " row"] | None = None
     groups: Int[np.ndarray, " row"] | None = None
+    kept: dict[tuple[float, bool], Any] = field(default_factory=dict, repr=False)
+
+    def _shifts(self, gamma: float, upper: bool) -> tuple[Table, Table]:
+        """What Gamma adds to the means of those who did not take an action, and to the doubly robust scores."""
+        if (gamma, upper) not in self.kept:
+            cut, shift = self.shape.worst(gamma, upper=upper)
+            rows, taken = np.arange(len(self.action)), self.action
+            added, own = np.array(shift), shift[rows, taken]
+            odds = (1.0 - self.propensity) / self.propensity
+            added[rows, taken] = odds * (excess(self.outcome - cut[rows, taken], gamma, upper=upper) - own)
+            self.kept[gamma, upper] = shift, added
+        shift, added = self.kept[gamma, upper]
+        return shift, added
 
     def scores(self, gamma: float, *, upper: bool, correction: float = 1.0) -> Table:
         """Scores whose mean given x is the bound of each action's; `correction` shrinks them to those of the models.
 
         Before costs. With `correction` 0 they are mean + (1 - e) (rho - mean).
         """
-        cut, shift = self.shape.worst(gamma, upper=upper)
+        shift, added = self._shifts(gamma, upper)
         modelled = self.mean + self.others * shift
         if correction == 0.0:
             return modelled
-        rows, taken = np.arange(len(self.action)), self.action
-        added, own = np.array(shift), shift[rows, taken]
-        odds = (1.0 - self.propensity) / self.propensity
-        added[rows, taken] = odds * (excess(self.outcome - cut[rows, taken], gamma, upper=upper) - own)
         table: Table = self.robust + added
         return table if correction == 1.0 else modelled + correction * (table - modelled)
 
