@@ -104,7 +104,12 @@ def test_page_is_whole_and_stands_alone(pages: dict[str, str], name: str) -> Non
 def test_every_section_says_something(pages: dict[str, str], name: str) -> None:
     html = pages[name]
     logged = ((EXAMPLES[name]().get("data") or {}).get("feedback")) == "logged"
-    wanted = [*SECTIONS[:5], *(["overlap"] if logged else []), *SECTIONS[5:]]
+    wanted = [
+        *SECTIONS[:5],
+        *(["overlap"] if logged else []),
+        *(["confounding"] if EXAMPLES[name]().get("sensitivity") else []),
+        *SECTIONS[5:],
+    ]
     starts = [html.index(f'<section id="{section}"') for section in wanted]
     assert starts == sorted(starts)
     assert html.count("<section ") == len(wanted)
@@ -209,7 +214,8 @@ def test_null_anywhere() -> None:
         if path == ("format",):
             continue
         html = render(without(summary, path, None))
-        assert html.count("<section ") == 10, path
+        left_out = path[0] == "sensitivity" and "h-confounding" not in html
+        assert html.count("<section ") == 11 - left_out, path
         assert ">None<" not in html or path[-1] in ("label", "feature", "best_action"), path
 
 

@@ -115,6 +115,7 @@ def example(
             "disagreement": split(disagreement, action, values, k),
             "review": review(x, disagreement > 0.5, features),
             "overlap": None if taken is None else overlap(rng, taken, labels, propensities, weak),
+            "sensitivity": None if taken is None else sensitivity(labels[best], alternatives),
             "zeta_path": zeta_path(rng, estimate, se, logged),
             "calibration": calibration(rng, mean, values, action) | (sureness(seen, values) if averaged else {}),
             "certificate": None,
@@ -130,6 +131,23 @@ def example(
             "seconds": 14.2,
         }
     )
+
+
+def sensitivity(best: str, alternatives: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Bounds of the gain over the best single action that widen with the logarithm of Gamma."""
+    gain = next(item for item in alternatives if item["best"])
+    slope, se = 3.0 * gain["gain_se"], gain["gain_se"]
+    rows = []
+    for gamma in (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0):
+        low, high = (gain["gain"] + side * slope * np.log(gamma) for side in (-1.0, 1.0))
+        ends = {"lower": low, "lower_se": se, "upper": high, "upper_se": se, "low": low - 2 * se, "high": high + 2 * se}
+        rows.append({"gamma": gamma, **ends, "gain": ends, "rows_left": 1.0 / gamma})
+    breakdown = max(float(np.exp(gain["gain"] / slope)), 1.0) if slope > 0.0 else 1.0
+    broken = {"breakdown": breakdown if breakdown < 20.0 else None, "breakdown_limit": 1.0}
+    return {
+        "baseline": best, "level": 0.95, "most": 20.0, "differ": 0.6, "row_breakdown_median": 1.5, "gammas": rows,
+        **broken, "against": [{"label": item["label"], "gain": item["gain"], **broken} for item in alternatives],
+    }  # fmt: skip
 
 
 def alternative(

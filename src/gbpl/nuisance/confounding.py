@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.ensemble import RandomForestRegressor
 
 from gbpl.feedback.logged import LoggedFeedback
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Confounding", "policy_sensitivity", "sensitivity"]
 
-TREES, LEAF, SHARE = 100, 20, 0.5  # of the forests: trees, rows per leaf, share of the features tried at a split
+TREES, LEAF = 100, 20  # of the forests: trees, and rows per leaf at least
 SEEN_ROWS = 20_000  # rows a tree sees at most
 CUTS = 48  # places at which tails of the residuals are known
 FOLDS = 5  # where the cross-fitting has not said its own
@@ -162,26 +163,26 @@ class Confounding:
         weight = np.ones(len(rows)) if log.weights is None else log.weights[rows]
         x, most = log.context, min(1.0, SEEN_ROWS / len(rows))
         forest = RandomForestRegressor(
-            TREES, min_samples_leaf=min(LEAF, max(1, len(rows) // 2)), max_features=SHARE, max_samples=most, n_jobs=-1,
+            TREES, min_samples_leaf=min(LEAF, max(1, len(rows) // 2)), max_samples=most, n_jobs=-1,
             random_state=(self.seed + 31 * part + action) % 2**31,
         )  # fmt: skip
-        forest.fit(x[rows], np.column_stack([residual, np.abs(residual)]), sample_weight=weight)
+        forest.fit(x[rows], np.column_stack([residual, np.abs(residual)]))  # weights count in the leaves
         values = np.column_stack([np.maximum(cuts - residual[:, None], 0.0), residual, np.ones(len(rows))])
         grown, asked = forest.apply(x[rows]), forest.apply(x[new])
         place = np.full(len(log), -1)
         place[rows] = np.arange(len(rows))
         inside = place[new]  # place among the rows of the forest, -1 for those it did not see
+        times = np.stack([np.bincount(drawn, minlength=len(rows)) for drawn in forest.estimators_samples_])
+        outside = (times == 0) | np.all(times > 0, axis=0)  # a row that every tree saw is predicted by all of them
         total, count = np.zeros((len(new), len(cuts) + 1)), np.zeros(len(new))
-        for tree, drawn in enumerate(forest.estimators_samples_):
-            times = np.bincount(drawn, minlength=len(rows)) * weight
+        for tree, drawn in enumerate(times * weight):
             leaves = forest.estimators_[tree].tree_.node_count
-            sums = np.stack([np.bincount(grown[:, tree], times * column, leaves) for column in values.T], axis=1)
-            free = np.ones(len(new), bool)
-            free[inside >= 0] = times[inside[inside >= 0]] == 0.0
+            sums = csr_array((drawn, (grown[:, tree], np.arange(len(rows)))), shape=(leaves, len(rows))) @ values
+            free = (inside < 0) | outside[tree, inside]
             of_leaf = sums[asked[free, tree]]
-            total[free] += of_leaf[:, :-1] / np.maximum(of_leaf[:, -1:], 1e-300)
+            total[free] += of_leaf[:, :-1] / of_leaf[:, -1:]
             count[free] += 1.0
-        total /= np.maximum(count, 1.0)[:, None]
+        total /= count[:, None]
         return total[:, :-1], total[:, -1]
 
 

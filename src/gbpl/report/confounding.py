@@ -53,8 +53,8 @@ def _rows(part: dict[str, Any] | None) -> list[dict[str, Any]]:
     """One entry per Gamma, those that have all of their numbers."""
     known = []
     for row in (part or {}).get("gammas") or []:
-        gain = row.get("gain") or {}
-        if row.get("gamma") is not None and all(gain.get(key) is not None for key in NEEDED):
+        gain = (row or {}).get("gain") or {}
+        if (row or {}).get("gamma") is not None and all(gain.get(key) is not None for key in NEEDED):
             known.append(row)
     return known
 
@@ -74,8 +74,9 @@ def confounding(study: Study) -> dict[str, Any] | None:
         "rows": [
             [
                 Cell(number(row["gamma"]), row["gamma"]),
-                *(Cell(number(row.get(key), places), row.get(key)) for key in ("lower", "upper")),
-                *(Cell(number(row["gain"][key], places), row["gain"][key]) for key in NEEDED),
+                _range(row, "lower", "upper", places),
+                _range(row["gain"], "lower", "upper", places),
+                _range(row["gain"], "low", "high", places),
                 Cell(percent(row.get("rows_left")), row.get("rows_left")),
             ]
             for row in rows
@@ -87,10 +88,15 @@ def confounding(study: Study) -> dict[str, Any] | None:
                 *(_gamma(item, key, part) for key in ("breakdown", "breakdown_limit")),
             ]
             for item in part.get("against") or []
+            if item
         ],
         "differ": percent(part.get("differ")),
         "learned_for": _learned_for(study),
     }
+
+
+def _range(row: dict[str, Any], low: str, high: str, places: int | None) -> Cell:
+    return Cell(f"{number(row.get(low), places)} to {number(row.get(high), places)}", row.get(low))
 
 
 def _gamma(item: dict[str, Any], key: str, part: dict[str, Any]) -> Cell:
@@ -131,7 +137,7 @@ def _chart(rows: Sequence[dict[str, Any]], part: dict[str, Any]) -> Tag:
                 segment(x, HEIGHT, x, HEIGHT + 4.0, "grid"),
                 text(number(row["gamma"]), x, HEIGHT + 17.0, anchor="middle", class_="tick"),
             ]
-    marks.append(text("Gamma: odds of an action changed by up to this factor →", "100%", HEIGHT + 34.0, anchor="end",
+    marks.append(text("Gamma, the factor of the odds →", "100%", HEIGHT + 34.0, anchor="end",
                       class_="tick"))  # fmt: skip
     breakdown = part.get("breakdown")
     if breakdown is not None and rows[0]["gain"]["lower"] > 0.0 and breakdown < across.high:
