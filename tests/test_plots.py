@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -29,11 +30,14 @@ from gbpl.plots import (
     plot_reliability,
     plot_score_at,
     plot_scores,
+    plot_sensitivity,
     plot_threshold,
     plot_welfare,
     plot_zeta_path,
 )
+from gbpl.value.estimate import Value
 from gbpl.value.overlap import ClipWelfare
+from gbpl.value.sensitivity import Sensitivity
 
 mpl.use("Agg")
 
@@ -61,6 +65,14 @@ SURE = Reliability(
     said=np.array([0.55, 0.7, 0.95]), expected=np.array([0.01, 0.08, 0.3]), estimate=np.array([-0.02, 0.1, 0.25]),
     se=np.array([0.03, 0.02, 0.04]), rows=np.array([40, 40, 41]),
 )  # fmt: skip
+HIDDEN = Sensitivity(
+    gammas=(1.0, 1.5, 3.0), baseline="wait", breakdown=2.0, breakdown_limit=1.4, level=0.9, row_breakdown=np.ones(4),
+    **{
+        f"{what}{side}": tuple(Value(level + sign * reach + np.arange(3) / 10, "dr") for reach in np.log([1, 1.5, 3]))
+        for what, level in (("", 3.0), ("gain_", np.log(2.0)))
+        for side, sign in (("lower", -1.0), ("upper", 1.0))
+    },
+)  # fmt: skip
 PAPER = {  # the table of posterior action disagreement
     "agreement": [0.9955, 0.7176, 0.6568, 0.5799, 0.5225],
     "regret": [0.0002, 0.0165, 0.0219, 0.0278, 0.0348],
@@ -79,6 +91,7 @@ PLOTS: dict[str, Callable[..., Axes]] = {
     "eta": lambda **k: plot_eta(CHOICE, **k),  # type: ignore[arg-type]
     "coverage": lambda **k: plot_coverage(COVERAGE, **k),  # type: ignore[arg-type]
     "reliability": lambda **k: plot_reliability(SURE, **k),
+    "sensitivity": lambda **k: plot_sensitivity(HIDDEN, **k),
 }
 
 
@@ -138,6 +151,21 @@ def assert_words_on_the_picture_and_apart(axes: Sequence[Axes]) -> None:
 @pytest.mark.parametrize("name", PLOTS)
 def test_all_words_are_on_the_picture_and_none_overlap(name: str) -> None:
     assert_words_on_the_picture_and_apart([PLOTS[name]()])
+
+
+def test_sensitivity_shows_bounds_errors_and_breakdown() -> None:
+    ax = plot_sensitivity(HIDDEN)
+    lower, upper = (ax.get_lines()[i].get_ydata() for i in (0, 1))
+    assert_allclose(lower, [value.estimate for value in HIDDEN.gain_lower])
+    assert_allclose(upper, [value.estimate for value in HIDDEN.gain_upper])
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert_allclose([band.min(), band.max()], HIDDEN.interval(2, gain=True))
+    assert_allclose(line(ax, "breakdown at 2")[0], 2.0)
+    assert ax.get_ylabel() == "gain over wait"
+    value = plot_sensitivity(HIDDEN, gain=False)
+    assert_allclose(value.get_lines()[0].get_ydata(), [bound.estimate for bound in HIDDEN.lower])
+    with pytest.raises(ValueError, match="at least two Gammas in growing order"):
+        plot_sensitivity(replace(HIDDEN, gammas=(1.0,)))
 
 
 def test_every_plot_is_a_name_of_the_package() -> None:

@@ -163,6 +163,31 @@ def test_fit_with_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert answer["certificate"] is None
 
 
+def test_fit_for_hidden_confounding(
+    fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def keeping(*args: Any, **given: Any) -> Any:
+        asked.update(given)
+        return quick_learn(*args, **{name: value for name, value in given.items() if name != "estimator"})
+
+    monkeypatch.setattr(gbpl.study.study, "learn", keeping)
+    roles = ("--outcome", "earnings", "--action", "arm", "--confounding", "1.5", "--out", tmp_path / "r")
+    done = run(capsys, "fit", fitted / "trial.csv", *roles)
+    assert done.code == 0, done.err
+    assert asked["estimator"].confounding == 1.5
+    said = " ".join(done.out.split())
+    assert "Hidden confounding that changes the odds" in said or "that hidden confounding would have to" in said
+    written = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert written["sensitivity"]["gammas"][0]["gamma"] == 1.0
+    for wrong, why in (("0.5", "must be a finite number >= 1, got 0.5"), ("nan", "got nan")):
+        done = run(capsys, "fit", fitted / "trial.csv", *roles[:4], "--confounding", wrong, "--out", tmp_path / "no")
+        assert done.code != 0
+        assert why in " ".join(done.err.split())
+        assert not (tmp_path / "no").exists()
+
+
 def test_fit_with_full_feedback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=200)

@@ -210,6 +210,8 @@ def test_null_anywhere() -> None:
     summary = three_actions() | {"certificate": two_actions()["certificate"]}
     summary["calibration"] = two_actions()["calibration"] | {"reliability": summary["calibration"]["reliability"]}
     summary["who"] = summary["who"][:2]
+    hidden = summary["sensitivity"]
+    summary["sensitivity"] = hidden | {"gammas": hidden["gammas"][:2], "against": hidden["against"][:1]}
     for path in paths(summary):
         if path == ("format",):
             continue

@@ -23,8 +23,8 @@ from gbpl.study.summary import PROBABILITIES
 N = 240
 KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "moments", "who",
-    "tree", "disagreement", "review", "overlap", "zeta_path", "calibration", "certificate", "settings", "versions",
-    "seconds",
+    "tree", "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate", "settings",
+    "versions", "seconds",
 ]  # fmt: skip
 
 
@@ -439,6 +439,7 @@ def test_every_summary_is_plain_json(name):
     for part in summary["who"]:
         assert sum(one["rows"] for one in part["bins"]) == N
     assert (summary["overlap"] is None) == ("outcomes" in given)
+    assert (summary["sensitivity"] is None) == (given.get("propensity", 1) is not None)
     assert all(0.0 <= item["chance"] <= 1.0 for item in summary["alternatives"])
     assert_array_equal(study.policy.decide(raw).action, study.decisions.action)
     assert type(summary["actions"][0]["label"]) is str
@@ -548,8 +549,32 @@ def test_a_certificate_is_of_outcomes_before_costs(certified):
     assert gbpl.learn(frame(), **ROLES, estimator=small_study_net()).summary["certificate"] is None
 
 
-def test_what_is_said_becomes_a_note():
-    study = gbpl.learn(frame(), **ROLES | {"propensity": None}, estimator=small_study_net())
+@pytest.fixture(scope="module")
+def observed():
+    """A log whose propensities nobody knows."""
+    return gbpl.learn(frame(), **ROLES | {"propensity": None}, cost=COST, estimator=small_study_net())
+
+
+def test_hidden_confounding_is_bounded_where_propensities_are_estimated(observed):
+    said, policy = observed.summary["sensitivity"], observed.fitted
+    found = policy.sensitivity((1.0, 5.0))
+    assert said["baseline"] == found.baseline
+    ends = [row["gain"]["lower"] for row in (said["gammas"][0], said["gammas"][-1])]
+    assert_allclose(ends, [bound.estimate for bound in found.gain_lower])
+    assert_allclose(ends[0], policy.cross_fitted_value(baseline=found.baseline).estimate)
+    assert [item["label"] for item in said["against"]] == [item["label"] for item in observed.summary["alternatives"]]
+    logged = policy.cross_fitted_value(baseline="logging").estimate
+    assert_allclose(said["against"][-1]["gain"], logged)
+
+
+def test_hidden_confounding_is_of_decisions_within_capacities():
+    roles = ROLES | {"propensity": None, "capacity": {"mail": 0.2}}
+    study = gbpl.learn(frame(), **roles, estimator=small_study_net())
+    assert_allclose(study.summary["sensitivity"]["gammas"][0]["lower"], study.summary["welfare"]["estimate"])
+
+
+def test_what_is_said_becomes_a_note(observed):
+    study = observed
     notes = study.summary["data"]["notes"]
     assert sum("estimated" in note for note in notes) == 1
     assert study.summary["data"]["propensity"] == "estimated from the features"

@@ -198,10 +198,13 @@ def fit(
         from gbpl.estimators.gbpl import GBPL
         from gbpl.estimators.gbplnet import GBPLNet
         from gbpl.study.study import learn
-    learner = GBPL if models == "auto" else GBPLNet
+    chosen: dict[str, Any] = {}
+    if models == "auto" or confounding > 1.0:
+        learner = GBPL if models == "auto" else GBPLNet
+        chosen["estimator"] = learner(random_state=seed, confounding=confounding)
     study = learn(
         table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name), estimator=learner(random_state=seed, confounding=confounding),
+        seed=seed, source=parse.text_of(data.name), **chosen,
     )  # fmt: skip
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)

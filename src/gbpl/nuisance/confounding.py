@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Confounding", "policy_sensitivity", "sensitivity"]
 
 TREES, LEAF = 100, 20  # of the forests: trees, and rows per leaf at least
+MANY_ROWS = 2_000  # from which several cores grow a forest sooner than one
 SEEN_ROWS = 20_000  # rows a tree sees at most
 CUTS = 48  # places at which tails of the residuals are known
 FOLDS = 5  # where the cross-fitting has not said its own
@@ -163,7 +164,7 @@ class Confounding:
         weight = np.ones(len(rows)) if log.weights is None else log.weights[rows]
         x, most = log.context, min(1.0, SEEN_ROWS / len(rows))
         forest = RandomForestRegressor(
-            TREES, min_samples_leaf=min(LEAF, max(1, len(rows) // 2)), max_samples=most, n_jobs=-1,
+            TREES, min_samples_leaf=min(LEAF, max(1, len(rows) // 2)), max_samples=most, n_jobs=-1 if len(rows) > MANY_ROWS else None,
             random_state=(self.seed + 31 * part + action) % 2**31,
         )  # fmt: skip
         forest.fit(x[rows], np.column_stack([residual, np.abs(residual)]))  # weights count in the leaves

@@ -38,7 +38,7 @@ def confounding_words(study: Study) -> Sentence | None:
         return None
     limit, breakdown = part.get("breakdown_limit"), part.get("breakdown")
     values = {
-        "baseline": study.called(part.get("baseline")), "breakdown": number(breakdown, 2), "limit": number(limit, 2),
+        "baseline": _baseline(study, part), "breakdown": number(breakdown, 2), "limit": number(limit, 2),
         "most": number(part.get("most")), "level": f"{percent(part.get('level'))} level",
     }  # fmt: skip
     if rows[0]["gain"]["lower"] <= 0.0:
@@ -68,7 +68,7 @@ def confounding(study: Study) -> dict[str, Any] | None:
     places = study.places
     return {
         "says": confounding_words(study),
-        "baseline": study.called(part.get("baseline")),
+        "baseline": _baseline(study, part),
         "chart": _chart(rows, part),
         "level": percent(part.get("level")),
         "rows": [
@@ -93,6 +93,10 @@ def confounding(study: Study) -> dict[str, Any] | None:
         "differ": percent(part.get("differ")),
         "learned_for": _learned_for(study),
     }
+
+
+def _baseline(study: Study, part: dict[str, Any]) -> str:
+    return "the best single action" if part.get("baseline") is None else study.called(part["baseline"])
 
 
 def _range(row: dict[str, Any], low: str, high: str, places: int | None) -> Cell:
