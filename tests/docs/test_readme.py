@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.data import data_package
 
 import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
@@ -31,6 +32,8 @@ def _small_and_elsewhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
 def test_documentation_runs(page, capsys):
     namespace = {}
+    if "import cps_mixtape" in page.read_text():
+        data_package("causaldata")
     for block in blocks("python", page.read_text()):
         exec(compile(block, page.name, "exec"), namespace)
     for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text()):

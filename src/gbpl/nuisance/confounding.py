@@ -164,8 +164,8 @@ class Confounding:
         weight = np.ones(len(rows)) if log.weights is None else log.weights[rows]
         x, most = log.context, min(1.0, SEEN_ROWS / len(rows))
         forest = RandomForestRegressor(
-            TREES, min_samples_leaf=min(LEAF, max(1, len(rows) // 2)), max_samples=most, n_jobs=-1 if len(rows) > MANY_ROWS else None,
-            random_state=(self.seed + 31 * part + action) % 2**31,
+            TREES, min_samples_leaf=min(LEAF, max(1, len(rows) // 2)), max_samples=most,
+            n_jobs=-1 if len(rows) > MANY_ROWS else None, random_state=(self.seed + 31 * part + action) % 2**31,
         )  # fmt: skip
         forest.fit(x[rows], np.column_stack([residual, np.abs(residual)]))  # weights count in the leaves
         values = np.column_stack([np.maximum(cuts - residual[:, None], 0.0), residual, np.ones(len(rows))])
