@@ -116,8 +116,12 @@ def main() -> None:
         for ax, ((name, earnings), (found, right)) in zip(axes.ravel(), results.items(), strict=True):
             plot_sensitivity(found, ax=ax)
             ax.axhline(right, color="black", linestyle=":", linewidth=1.2)
-            ax.annotate("experiment", (1.0, right), xytext=(2, 3), textcoords="offset points", fontsize=8)
-            ax.text(0.03, 0.04, f"{name}, earlier earnings {'used' if earnings else 'hidden'}", transform=ax.transAxes)
+            ax.annotate(
+                "experiment", (GAMMAS[-1], right), xytext=(-3, 3), textcoords="offset points", fontsize=8, ha="right"
+            )
+            told = f"{name}, earlier earnings {'used' if earnings else 'hidden'}"
+            ground = {"facecolor": "white", "edgecolor": "none", "pad": 2}
+            ax.text(0.03, 0.04, told, transform=ax.transAxes, bbox=ground)
             ax.set_ylabel("gain of training, dollars")
         figure.savefig(given.figure)
 

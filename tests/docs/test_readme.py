@@ -9,6 +9,7 @@ from support.data import data_package
 
 import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
+import gbpl.nuisance.confounding
 from gbpl import FitConfig, ForestFeatures, GBPLNet
 from gbpl.value.estimate import ESTIMATORS
 
@@ -26,6 +27,7 @@ def _small_and_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(FitConfig.__init__.__kwdefaults__, "max_epochs", 10)
     monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
+    monkeypatch.setattr(gbpl.nuisance.confounding, "TREES", 10)
     monkeypatch.setattr(gbpl.estimators.gbplnet, "BESIDE", (ForestFeatures(trees=10, depth=4, components=16),))
 
 

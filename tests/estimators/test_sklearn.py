@@ -83,7 +83,7 @@ def test_parameters_go_in_and_out() -> None:
         "zeta": [1.0, 0.1], "eta": 2.0, "prior_sd": 0.5, "surrogate": surrogate, "model": model, "committee": 3,
         "validation_fraction": 0.3, "actions": ["a", "b"], "fit_config": config, "random_state": 4, "device": "cpu",
         "progress": False, "pseudo_outcome": "ipw", "outcome_model": MLP(hidden=(5,)), "correction": 0.5,
-        "nuisance_folds": 3, "nuisance_repeats": 2, "clip": 0.03,
+        "nuisance_folds": 3, "nuisance_repeats": 2, "clip": 0.03, "confounding": 1.5, "confounding_baseline": "a",
     }  # fmt: skip
     policy = GBPLNet(**given)
     assert set(GBPLNet().get_params()) == set(given)

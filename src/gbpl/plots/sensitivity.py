@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_sensitivity"]
 
+ROOM = 0.09  # of the width, for the label of a Gamma
+
 
 def plot_sensitivity(sensitivity: Sensitivity, *, gain: bool = True, ax: Axes | None = None) -> Axes:
     """The bounds of the gain, or of the value, that widen with Gamma, inside those with their errors.
@@ -36,7 +38,11 @@ def plot_sensitivity(sensitivity: Sensitivity, *, gain: bool = True, ax: Axes | 
     for side in (lower, upper):
         ax.plot(gammas, side, color=BLUE, linewidth=1.4)
     ax.set_xscale("log")
-    ax.set_xticks(gammas, [f"{gamma:g}" for gamma in gammas])
+    named = [gammas[0]]
+    for gamma in gammas[1:]:  # a label that would touch the one before is left out
+        if np.log(gamma / named[-1]) > ROOM * np.log(gammas[-1] / gammas[0]):
+            named.append(gamma)
+    ax.set_xticks(named, [f"{gamma:g}" for gamma in named])
     ax.set_xticks([], minor=True)
     ax.set_xlim(gammas[0], gammas[-1])
     if gain:
