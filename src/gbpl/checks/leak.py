@@ -96,8 +96,8 @@ def check_leak(feedback: LoggedFeedback | FullFeedback, names: Sequence[str], *,
         listed = ", ".join(repr(names[j]) for j in copies[:3])
         sentence = (
             f"{listed} {'copies' if len(copies) == 1 else 'copy'} the outcome: {names[first]!r} alone explains "
-            f"{percent(shares[first])} of it, with a rank correlation of {ranked[first]:.3f}. Leave it out: it will not "
-            "be known when the policy decides."
+            f"{percent(shares[first])} of it, with a rank correlation of {ranked[first]:.3f}. Leave it out: it will "
+            "not be known when the policy decides."
         )
         return Finding(LEAK, "failed", sentence, float(shares[first]), None, details | {"column": names[first]})
     if shares[top] >= much:

@@ -19,7 +19,8 @@ LEVEL = 0.95
 LONGEST_NAME = 60  # letters of a name in a sentence; tables have all of it
 PARTS = (
     "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
-    "disagreement", "review", "overlap", "zeta_path", "calibration", "certificate", "settings", "versions", "seconds",
+    "disagreement", "review", "overlap", "zeta_path", "calibration", "check", "certificate", "settings", "versions",
+    "seconds",
 )  # fmt: skip
 DATA = (
     "source", "rows", "dropped", "feedback", "outcome", "action", "outcomes", "features", "controls", "propensity",

@@ -1,0 +1,41 @@
+"""The section on the tests that tried to break the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gbpl.report.numbers import count, number, percent
+from gbpl.report.reading import Study
+
+__all__ = ["check"]
+
+MARKS = {"passed": "\u2713", "doubt": "?", "failed": "\u2717"}
+
+
+def check(study: Study) -> dict[str, Any] | None:
+    """Test, verdict and sentence of each finding; None where no check was run."""
+    part = study.summary.get("check")
+    if not part or not part.get("findings"):
+        return None
+    rows = [
+        {
+            "name": str(one.get("name")),
+            "verdict": str(one.get("verdict")),
+            "mark": MARKS.get(str(one.get("verdict")), ""),
+            "sentence": str(one.get("sentence")),
+        }
+        for one in part["findings"]
+    ]
+    bad = [row for row in rows if row["verdict"] != "passed"]
+    says = f"{count(len(rows))} tests tried to break the result, and none did."
+    if bad:
+        failed = sum(row["verdict"] == "failed" for row in bad)
+        doubt = len(bad) - failed
+        parts = [f"{count(failed)} failed" if failed else "", f"{count(doubt)} left a doubt" if doubt else ""]
+        says = f"Of {count(len(rows))} tests that tried to break the result, {' and '.join(filter(None, parts))}."
+    return {
+        "says": says,
+        "rows": rows,
+        "level": percent(part.get("level")),
+        "placebo": number(part.get("placebo_level")),
+    }
