@@ -24,7 +24,7 @@ N = 240
 KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "moments", "who",
     "tree", "disagreement", "review", "overlap", "zeta_path", "calibration", "certificate", "settings", "versions",
-    "seconds",
+    "seconds", "check",
 ]  # fmt: skip
 
 

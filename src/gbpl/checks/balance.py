@@ -103,7 +103,8 @@ class _Balance:
 def _balance(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], draws: int, seed: int) -> _Balance:
     basis = basis_of(log.context)
     table = propensity_table(propensity, log)
-    known = propensity[:, None] if table is None else table[:, 1:] if table.shape[1] == 2 else table
+    # Functions must not depend on the action, so a propensity that is known of the action taken alone is none.
+    known = np.empty((len(log), 0)) if table is None else table[:, 1:] if table.shape[1] == 2 else table
     varying = known[:, np.ptp(known, axis=0) > 0.0]
     moments = np.hstack([basis.values[:, :1], ranks_of(varying), basis.values[:, 1:]])
     moments = moments if log.weights is None else moments * (log.weights / log.weights.mean())[:, None]
@@ -166,10 +167,11 @@ def _alternatives(
 
 
 def _meant(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], seed: int) -> tuple[Any, str]:
-    """The first alternative that the actions follow, as far as the propensities go, and what to do about it."""
+    """The first alternative that the actions follow, and what to do about it."""
     for table, remedy in _alternatives(log, propensity):
         found = _balance(log, table, QUICK_DRAWS, seed)
-        if found.of_propensities[1] > FITS:
+        constant = not np.ptp(table, axis=0).any()  # as many as there are is no proof: the features must balance too
+        if (found.test.p_value() if constant else found.of_propensities[1]) > FITS:
             return table, remedy
     return None, "Correct the propensities, or leave them out to have them estimated"
 
@@ -225,7 +227,7 @@ def _off(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> str:
         return f"mean(1[action = {log.actions.tolist()[worst]!r}] / e) is {mean[worst]:.3g}, and should be 1"
     said, taken = propensity.mean(axis=0), np.bincount(log.action, minlength=len(log.actions)) / len(log)
     error = np.sqrt(np.maximum(np.mean(propensity * (1.0 - propensity), axis=0), 1e-12) / len(log))
-    worst = int(np.argmax(np.abs(taken - said) / error))
+    worst = 1 if len(taken) == 2 else int(np.argmax(np.abs(taken - said) / error))
     label = log.actions.tolist()[worst]
     if abs(taken[worst] - said[worst]) > 3.0 * error[worst]:
         return f"{label!r} was taken in {percent(taken[worst])} of the rows, and they say {percent(said[worst])}"

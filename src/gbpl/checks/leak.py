@@ -1,7 +1,7 @@
 """Leaks: columns that copy the outcome or the action, which no policy will know when it decides.
 
-Each column alone predicts the outcome out of fold, by a tree. Good features explain a part of it; a column that
-explains nearly all is usually the outcome in other units. This is a rule and not a test: it has no level.
+Each column alone predicts the outcome, by a tree out of fold or by a line. Good features explain a part of it; a
+column that explains nearly all is usually the outcome in other units. This is a rule and not a test: it has no level.
 """
 
 from __future__ import annotations
@@ -34,15 +34,19 @@ LEAF = 5
 def explained(
     column: Float[np.ndarray, " row"], targets: Float[np.ndarray, "row target"]
 ) -> Float[np.ndarray, " target"]:
-    """Share of the variance of each target that a tree of one column explains, each half by a tree of the other."""
+    """Share of the variance of each target that a column explains: by a tree, each half by a tree of the other, or by a
+    line, which follows far tails better."""
     x, half = column[:, None], np.arange(len(column)) % 2 == 0
     predicted = np.empty(targets.shape)
     for known in (half, ~half):
         tree = DecisionTreeRegressor(min_samples_leaf=LEAF, random_state=0).fit(x[known], targets[known])
         predicted[~known] = tree.predict(x[~known]).reshape(-1, targets.shape[1])
-    total = np.sum((targets - targets.mean(axis=0)) ** 2, axis=0)
-    share = 1.0 - np.sum((targets - predicted) ** 2, axis=0) / np.where(total > 0.0, total, np.inf)
-    made: Float[np.ndarray, " target"] = np.where(total > 0.0, share, 0.0)
+    centred, moved = targets - targets.mean(axis=0), column - column.mean()
+    total, size = np.sum(centred**2, axis=0), np.sum(moved**2)
+    total = np.where(total > 0.0, total, np.inf)
+    by_tree = 1.0 - np.sum((targets - predicted) ** 2, axis=0) / total
+    by_line = (moved @ centred) ** 2 / (total * (size if size > 0.0 else np.inf))
+    made: Float[np.ndarray, " target"] = np.where(np.isfinite(total), np.maximum(by_tree, by_line), 0.0)
     return made
 
 

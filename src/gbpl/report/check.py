@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gbpl.report.numbers import count, number, percent
+from gbpl.report.numbers import UNKNOWN, count, number, percent
 from gbpl.report.reading import Study
 
 __all__ = ["check"]
 
+ONE = "One test tried to break the result, and did not."
 MARKS = {"passed": "\u2713", "doubt": "?", "failed": "\u2717"}
 
 
@@ -19,15 +20,16 @@ def check(study: Study) -> dict[str, Any] | None:
         return None
     rows = [
         {
-            "name": str(one.get("name")),
-            "verdict": str(one.get("verdict")),
-            "mark": MARKS.get(str(one.get("verdict")), ""),
-            "sentence": str(one.get("sentence")),
+            "name": str(one.get("name") or UNKNOWN),
+            "verdict": str(one.get("verdict") or "unknown"),
+            "mark": MARKS.get(str(one.get("verdict")), UNKNOWN),
+            "sentence": str(one.get("sentence") or UNKNOWN),
         }
         for one in part["findings"]
+        if one
     ]
-    bad = [row for row in rows if row["verdict"] != "passed"]
-    says = f"{count(len(rows))} tests tried to break the result, and none did."
+    bad = [row for row in rows if row["verdict"] in ("doubt", "failed")]
+    says = f"{count(len(rows))} tests tried to break the result, and none did." if len(rows) > 1 else ONE
     if bad:
         failed = sum(row["verdict"] == "failed" for row in bad)
         doubt = len(bad) - failed
