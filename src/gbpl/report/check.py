@@ -23,7 +23,7 @@ def check(study: Study) -> dict[str, Any] | None:
             "name": str(one.get("name") or UNKNOWN),
             "verdict": str(one.get("verdict") or "unknown"),
             "mark": MARKS.get(str(one.get("verdict")), UNKNOWN),
-            "sentence": str(one.get("sentence") or UNKNOWN),
+            "sentence": str(one.get("sentence") or UNKNOWN).replace("p = ", "p\u00a0=\u00a0"),
         }
         for one in part["findings"]
         if one
