@@ -150,7 +150,7 @@ def quick(x: np.ndarray, given: dict[str, Any], seed: int) -> list[Finding]:
     estimated = data.propensity is None
     chances = CrossFit(seed=seed).run(data, "ipw").propensity if data.propensity is None else data.propensity
     return [
-        *check_balance(data, chances, names, estimated=estimated, tests=2, seed=seed),
+        *check_balance(data, chances, names, estimated=estimated, tests=2 if estimated else 3, seed=seed),
         check_leak(data, names, seed=seed),
         check_placebo(data, chances, estimated=estimated, seed=seed),
     ]

@@ -37,7 +37,7 @@ def log(seed: int = 0, *, extra: Any = None, given: Any = None, shuffle: bool = 
 
 
 def balance(feedback: LoggedFeedback) -> tuple[Finding, Finding]:
-    first, second = check_balance(feedback, feedback.propensity, NAMES, estimated=False, tests=2, seed=0)
+    first, second = check_balance(feedback, feedback.propensity, NAMES, estimated=False, tests=3, seed=0)
     return first, second
 
 

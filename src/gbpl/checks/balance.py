@@ -1,8 +1,8 @@
 """Do the actions follow the propensities? If not: which propensities would they follow, and which columns stand out.
 
 With the right propensities the actions are a coin flip given the features, so sum (1[A = a] - e_a) h(x) is zero up to
-chance for every function h. The constant and e itself test the propensities. The features and their products test
-columns: one that stands out alone was measured after the action, or decided about it.
+chance for every function h. One test has the constant and e itself as h, and is about the propensities. Another has the
+features and their products: a column that stands out was measured after the action, or decided about it.
 """
 
 from __future__ import annotations
@@ -71,30 +71,16 @@ def propensity_table(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Balance:
-    """A test of some propensities: the first `own` functions are about the propensities, the others about columns."""
+    """Two tests of some propensities: sums of functions of the propensities, and of the columns."""
 
-    test: Test
-    own: int
+    propensities: Test
+    features: Test
     columns: list[tuple[int, ...]]
-
-    def size(self, part: slice) -> float:
-        return float(np.abs(self.test.z[:, part]).max(initial=0.0))
-
-    @property
-    def of_propensities(self) -> tuple[float, float]:
-        """Largest standardised sum and its p-value."""
-        size = self.size(slice(0, self.own))
-        return size, self.test.p_value(size)
-
-    @property
-    def of_columns(self) -> tuple[float, float]:
-        size = self.size(slice(self.own, None))
-        return size, self.test.p_value(size)
 
     def standing_out(self, tests: int) -> list[int]:
         """Columns with sums beyond chance, the farthest first; those of products only where no column does alone."""
-        z = np.abs(self.test.z[:, self.own :]).max(axis=0)
-        far = [k for k in np.argsort(-z) if tests * self.test.p_value(float(z[k])) <= LEVEL]
+        z = np.abs(self.features.z).max(axis=0)
+        far = [k for k in np.argsort(-z) if tests * self.features.p_value(float(z[k])) <= LEVEL]
         alone = [self.columns[k] for k in far if len(self.columns[k]) == 1]
         listed = alone or [self.columns[k] for k in far]
         return list(dict.fromkeys(j for columns in listed for j in columns))
@@ -106,14 +92,16 @@ def _balance(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], draws: i
     # Functions must not depend on the action, so a propensity that is known of the action taken alone is none.
     known = np.empty((len(log), 0)) if table is None else table[:, 1:] if table.shape[1] == 2 else table
     varying = known[:, np.ptp(known, axis=0) > 0.0]
-    moments = np.hstack([basis.values[:, :1], ranks_of(varying), basis.values[:, 1:]])
-    moments = moments if log.weights is None else moments * (log.weights / log.weights.mean())[:, None]
-    own = 1 + varying.shape[1]
-    if table is not None:
-        test: Test = redraw(log.action, table, moments, draws=draws, seed=seed, groups=log.groups)
-    else:
-        test = _studentized(log, propensity, moments)
-    return _Balance(test, own, basis.columns[1:])
+    weights = np.ones(len(log)) if log.weights is None else log.weights / log.weights.mean()
+
+    def tested(moments: Float[np.ndarray, "row function"]) -> Test:
+        weighted = moments * weights[:, None]
+        if table is None:
+            return _studentized(log, propensity, weighted)
+        return redraw(log.action, table, weighted, draws=draws, seed=seed, groups=log.groups)
+
+    own = tested(np.hstack([basis.values[:, :1], ranks_of(varying)]))
+    return _Balance(own, tested(basis.values[:, 1:]), basis.columns[1:])
 
 
 def _studentized(
@@ -156,24 +144,35 @@ def _alternatives(
             moved = ", ".join(f"{labels[a]} has that of {labels[order[a]]}" for a in range(count) if order[a] != a)
             if moved:
                 yield propensity[:, list(order)], f"They follow the same propensities in another order: {moved}"
-    shares = np.bincount(log.action, weights=log.weights, minlength=count)
-    shares = shares / shares.sum()
-    listed = ", ".join(f"{label} {share:.3g}" for label, share in zip(labels, shares, strict=True))
+    shares, listed = _shares(log)
     remedy = (
         f"They look as if drawn with the same chances in every row ({listed}): give these if that is how it was "
         "done; if not, the column of actions may be out of line with the rows"
     )
-    yield np.tile(shares, (len(log), 1)), remedy
+    yield shares, remedy
+
+
+def _shares(log: LoggedFeedback) -> tuple[Float[np.ndarray, "row action"], str]:
+    """The shares of the actions as propensities of every row, and in words."""
+    shares = np.bincount(log.action, weights=log.weights, minlength=len(log.actions))
+    shares = shares / shares.sum()
+    listed = ", ".join(f"{label!r} {share:.3g}" for label, share in zip(log.actions.tolist(), shares, strict=True))
+    return np.tile(shares, (len(log), 1)), listed
 
 
 def _meant(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], seed: int) -> tuple[Any, str]:
-    """The first alternative that the actions follow, and what to do about it."""
+    """The first alternative that the actions follow, and what to do about it; else shares, if those given are alike."""
     for table, remedy in _alternatives(log, propensity):
         found = _balance(log, table, QUICK_DRAWS, seed)
         constant = not np.ptp(table, axis=0).any()  # as many as there are is no proof: the features must balance too
-        if (found.test.p_value() if constant else found.of_propensities[1]) > FITS:
+        if found.propensities.p_value() > FITS and (not constant or found.features.p_value() > FITS):
             return table, remedy
-    return None, "Correct the propensities, or leave them out to have them estimated"
+    table, listed = _shares(log)
+    told = propensity_table(propensity, log)
+    alike = told is not None and not np.ptp(told, axis=0).any()
+    return table if alike else None, (
+        f"Correct the propensities (the shares in the table are {listed}), or leave them out to have them estimated"
+    )
 
 
 def _differences(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> Float[np.ndarray, "action column"]:
@@ -195,11 +194,14 @@ def check_balance(
     log: LoggedFeedback, propensity: Float[np.ndarray, "..."], names: Sequence[str], *, estimated: bool, tests: int,
     seed: int,
 ) -> list[Finding]:  # fmt: skip
-    """Two findings, on the propensities and on columns, from one test with one level; `names` are of `context`."""
+    """Two findings, on the propensities and on columns, or one on estimated propensities; `names` are of `context`.
+
+    `tests` is the number of tests among which the level is divided.
+    """
     found = _balance(log, propensity, DRAWS, seed)
     if estimated:
         return [_estimated(log, propensity, names, found, tests)]
-    size, p_value = found.of_propensities
+    size, p_value = _largest(found.propensities), found.propensities.p_value()
     verdict = by_level(p_value, tests)
     details: dict[str, Any] = {"largest": size}
     if verdict == "passed":
@@ -219,6 +221,10 @@ def check_balance(
     return [first, _columns(_balance(log, table, DRAWS, seed), names, tests)]
 
 
+def _largest(test: Test) -> float:
+    return float(np.abs(test.z).max(initial=0.0))
+
+
 def _off(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> str:
     """The action whose share is farthest from what the propensities say, or that its share does not follow them."""
     if propensity.ndim == 1:
@@ -235,7 +241,7 @@ def _off(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> str:
 
 
 def _columns(found: _Balance, names: Sequence[str], tests: int) -> Finding:
-    size, p_value = found.of_columns
+    size, p_value = _largest(found.features), found.features.p_value()
     verdict = by_level(p_value, tests)
     details: dict[str, Any] = {"largest": size}
     if verdict == "passed":
@@ -259,7 +265,7 @@ def _estimated(
     log: LoggedFeedback, propensity: Float[np.ndarray, "..."], names: Sequence[str], found: _Balance, tests: int
 ) -> Finding:
     """Estimated propensities are judged by the size of what is left, since they are not exact."""
-    p_value = found.test.p_value()
+    p_value = found.features.p_value()
     apart = _differences(log, propensity)
     column = int(np.argmax(apart.max(axis=0)))
     largest = float(apart[:, column].max())

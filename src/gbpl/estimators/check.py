@@ -53,7 +53,8 @@ def check_training(
     refits = _Refits(training, construction, seed)
     groups = refits.columns(names)
     bar = Progress("checking", 3 + refits.count(len(groups)), show=progress)
-    log, tests = training.nuisances, 1 if training.nuisances is None else 2
+    log = training.nuisances
+    tests = 1 if log is None else 2 if log.estimated else 3  # noise, and balance of propensities and columns
     data = training.feedback if log is None else log.feedback
     named = [*names, *(f"control {j}" for j in range(0 if log is None else log.feedback.context.shape[1] - len(names)))]
     findings: list[Finding] = []
