@@ -155,9 +155,11 @@ def change(share: float, moved: float) -> Change:
 
 def test_stability_is_judged_by_the_error_of_the_value_and_by_the_decisions() -> None:
     value = Value(np.array([-1.0, 1.0] * 50), "mean")  # se 0.1
-    assert on_stability("seeds", "With another seed", value, [change(0.1, 0.15)]).verdict == "passed"
-    assert on_stability("seeds", "With another seed", value, [change(0.1, 0.25)]).verdict == "doubt"
-    assert on_stability("seeds", "With another seed", value, [change(0.5, 0.0)]).verdict == "doubt"
+    verdicts = [
+        on_stability("seeds", "With another seed", value, [change(share, moved)], actions).verdict
+        for share, moved, actions in [(0.1, 0.15, 2), (0.1, 0.25, 2), (0.4, 0.0, 2), (0.4, 0.0, 10), (0.7, 0.0, 10)]
+    ]
+    assert verdicts == ["passed", "doubt", "doubt", "passed", "doubt"]
 
 
 def test_a_column_that_carries_the_value_is_doubtful_only_if_it_is_suspect() -> None:

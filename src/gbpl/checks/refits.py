@@ -21,7 +21,7 @@ __all__ = ["COMMON_CAUSE", "LEFT_OUT", "NOISE", "SEEDS", "SUBSETS", "Change", "o
 NOISE, COMMON_CAUSE, SEEDS, SUBSETS = "outcomes of noise", "random common cause", "other seeds", "fewer rows"
 LEFT_OUT = "one column left out"
 FAR = 2.0  # standard errors of the value, which a refit must not move it by
-MANY = 1 / 3  # of the decisions, which a refit must not change
+MANY = 2 / 3  # of the decisions that would change by chance, 1 - 1/K, which a refit must not change
 CLEAR = 2.6  # standard errors of a paired difference that is worth a name: 1 % two-sided
 NAMED = 3
 
@@ -55,24 +55,23 @@ def on_noise(gains: Sequence[float], tests: int) -> Finding:
     return Finding(NOISE, verdict, sentence, statistic, p_value, {"gains": values.tolist()})
 
 
-def on_stability(name: str, what: str, value: Value, changes: Sequence[Change]) -> Finding:
+def on_stability(name: str, what: str, value: Value, changes: Sequence[Change], actions: int) -> Finding:
     """Whether the value stays within its error, and most decisions stay; a rule, not a test.
 
-    `what` was done, as in "With another seed"; `value` is that before.
+    `what` was done, as in "With another seed"; `value` is that before. Of K `actions` drawn twice, 1 - 1/K differ.
     """
     share = float(np.mean([change.share for change in changes]))
     moves = [change.difference.estimate for change in changes]
-    largest = max(moves, key=abs)
-    error = value.se
+    moved, error = float(np.mean(np.abs(moves))), value.se
     details = {"share": share, "moves": moves, "error": error}
     numbers = (
-        f"{percent(share)} of the decisions change, and the value moves by {_number(abs(largest), error)} at most "
+        f"{percent(share)} of the decisions change, and the value moves by {_number(moved, error)} "
         f"(its own standard error is {_number(error, error)})"
     )
-    if abs(largest) > FAR * error:
+    if moved > FAR * error:
         sentence = f"{what} the value is another one: {numbers}. Use more rows, a larger committee or fewer features."
-        return Finding(name, "doubt", sentence, largest, None, details)
-    if share > MANY:
+        return Finding(name, "doubt", sentence, moved, None, details)
+    if share > MANY * (1.0 - 1.0 / actions):
         sentence = f"{what} many decisions are others: {numbers}. Gains are too small to tell these rows apart."
         return Finding(name, "doubt", sentence, share, None, details)
     return Finding(name, "passed", f"{what} {numbers}.", share, None, details)

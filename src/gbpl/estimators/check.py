@@ -2,8 +2,8 @@
 
 Refits repeat the entry of the path with the largest weight (its model, zeta and table), on the folds of the fit and
 with its models of the log, and are compared with the same entry fitted to the table as it is. Forests are refitted
-without squashing, where they are solved and not trained. A column is taken out by making it constant, and a common
-cause put in as one column more, so that all refits have one shape.
+with fewer trees and without squashing, where they are solved and not trained. A column is taken out by making it
+constant, and a common cause put in as one column more, so that all refits have one shape.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from gbpl.path.plan import PathProblem, PathSettings, Table
 from gbpl.report.numbers import percent
 from gbpl.runtime.progress import Progress
 from gbpl.runtime.warn import collected
+from gbpl.trees.forest import ForestFeatures
 from gbpl.value.estimate import Value, mean_value
 from gbpl.value.evaluate import one_hot_rule
 
@@ -41,6 +42,7 @@ __all__ = ["check_training"]
 MOST_ROWS = 6_000  # of the refits
 MOST_COLUMNS = 20  # left out one by one
 NOISE_DRAWS, CAUSES, SEEDS_TRIED, SUBSETS_TRIED = 6, 2, 2, 3
+TREES = 20  # of the forests that are refitted
 KEPT_SHARE = 0.8
 AT_ONCE = 8  # refits in one stack, after which progress is shown
 
@@ -126,10 +128,13 @@ class _Refits:
             taken = subsets or [rows] * count
             return [_change(own[some], next(policies), base.feedback.take(some)) for some in taken]
 
+        count = own.shape[1]
         stable = [
-            on_stability(SEEDS, "With another seed", value, changes(SEEDS_TRIED)),
-            on_stability(COMMON_CAUSE, "With a column of random numbers added", value, changes(CAUSES)),
-            on_stability(SUBSETS, f"With {percent(KEPT_SHARE)} of the rows", value, changes(SUBSETS_TRIED, picked)),
+            on_stability(SEEDS, "With another seed", value, changes(SEEDS_TRIED), count),
+            on_stability(COMMON_CAUSE, "With a column of random numbers added", value, changes(CAUSES), count),
+            on_stability(
+                SUBSETS, f"With {percent(KEPT_SHARE)} of the rows", value, changes(SUBSETS_TRIED, picked), count
+            ),
         ]
         left = changes(len(without))
         gains = []
@@ -148,6 +153,8 @@ class _Refits:
         entry = max(model, key=lambda i: fit.path.weight[i])
         chosen = fit.settings.models[model[entry]]
         surrogate = fit.settings.surrogate
+        if isinstance(chosen, ForestFeatures):
+            chosen = replace(chosen, trees=min(chosen.trees, TREES))
         if isinstance(chosen, FixedFeatures):  # solved at once without squashing, and minutes of training with it
             with suppress(ValueError):  # of a surrogate that cannot do without
                 surrogate = replace(surrogate, squash=False)
