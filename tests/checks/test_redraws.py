@@ -11,7 +11,7 @@ from scipy.stats import kstest
 
 from gbpl import LoggedFeedback
 from gbpl.checks.placebo import placebo_of_full, placebo_of_log
-from gbpl.checks.redraws import basis_of, redraw
+from gbpl.checks.redraws import Redrawn, basis_of, redraw
 from gbpl.feedback.full import FullFeedback
 
 
@@ -43,6 +43,13 @@ def test_redraws_have_the_exact_distribution_of_a_rare_action() -> None:
     found = redraw(action, table, np.ones((20, 1)), draws=20_000, seed=1)
     exact = 1.0 - 0.98**20 - 20 * 0.02 * 0.98**19
     assert found.p_value() == pytest.approx(exact, abs=4 * np.sqrt(exact / 20_000))
+
+
+def test_the_table_counts_as_one_of_the_redraws() -> None:
+    """p = (1 + draws at least as large) / (1 + draws) (Phipson and Smyth 2010)."""
+    found = Redrawn(np.array([[2.0, -3.0]]), np.array([1.0, 3.0, 2.5, 4.0]))
+    assert found.p_value() == 3 / 5
+    assert found.p_value(5.0) == 1 / 5
 
 
 def test_groups_of_one_action_are_drawn_together() -> None:

@@ -226,7 +226,7 @@ def _largest(test: Test) -> float:
 
 
 def _off(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> str:
-    """The action whose share is farthest from what the propensities say, or that its share does not follow them."""
+    """The action whose share is farthest from what the propensities say, or that it does not rise with them."""
     if propensity.ndim == 1:
         mean = [float(np.mean((log.action == a) / propensity)) for a in range(len(log.actions))]
         worst = int(np.argmax(np.abs(np.log(np.maximum(mean, 1e-9)))))
@@ -237,7 +237,7 @@ def _off(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> str:
     label = log.actions.tolist()[worst]
     if abs(taken[worst] - said[worst]) > 3.0 * error[worst]:
         return f"{label!r} was taken in {percent(taken[worst])} of the rows, and they say {percent(said[worst])}"
-    return f"where they are high {label!r} was not taken as much more often as they say"
+    return f"how often {label!r} was taken does not rise with them as they say"
 
 
 def _columns(found: _Balance, names: Sequence[str], tests: int) -> Finding:
