@@ -18,6 +18,8 @@ from .tables.frames import TableError as TableError
 # How sure
 from . import plots as plots
 from .certificates.certificate import Certificate as Certificate
+from .checks.finding import CheckReport as CheckReport
+from .checks.finding import Finding as Finding
 from .coverage import coverage_study as coverage_study
 from .posterior.posterior import Draws as Draws
 from .posterior.posterior import Posterior as Posterior

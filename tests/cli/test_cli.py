@@ -29,7 +29,7 @@ from gbpl.cli.console import as_json_text, verbatim
 from gbpl.runtime.files import replacing, together, write_text
 from gbpl.version import __version__
 
-COMMANDS = ("demo", "fit", "decide", "evaluate", "compare", "report", "datasets", "reproduce")
+COMMANDS = ("demo", "fit", "check", "decide", "evaluate", "compare", "report", "datasets", "reproduce")
 TRIAL = people(240)
 ROLES = ("--outcome", "earnings", "--action", "arm", "--propensity", "1/2")
 
@@ -370,7 +370,7 @@ def test_help_lists_every_command_and_option() -> None:
     order = [done.stdout.index(f"\u2502 {name} ") for name in COMMANDS]
     assert order == sorted(order), "in the order a new user needs them"
     helped = subprocess.run(command("fit", "-h"), capture_output=True, text=True, env=os.environ | {"COLUMNS": "100"})
-    table = page.split("## Decide")[0]
+    table = page.split("## Try to break it")[0]
     for option in set(re.findall(r"(--[a-z][a-z-]+)", table)):
         if option != "--help":
             assert option in helped.stdout, option
@@ -581,3 +581,22 @@ def test_files_are_replaced_together(tmp_path: Path) -> None:
         (stage / "a").write_text("new")
         (stage / "b").write_text("more")
     assert snapshot(tmp_path) == {"out": None, "out/a": b"new", "out/b": b"more"}
+
+
+def test_check_tells_what_would_break_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    data, page = write(tmp_path / "leak.csv", {**TRIAL, "paid": 2.0 * TRIAL["earnings"]}), tmp_path / "page.html"
+    bad = run(capsys, "check", data, *ROLES, "--report", page)
+    assert bad.code == 3
+    assert "'paid' copies the outcome" in " ".join(bad.out.split())
+    assert "What would break it?" in page.read_text(encoding="utf-8")
+    wrong = run(capsys, "check", data, *ROLES, "--report", tmp_path / "page.txt")
+    assert (wrong.code, "ends in .html" in wrong.words) == (2, True)
+    done = run(capsys, "fit", data, *ROLES, "--check", "-o", tmp_path / "made")
+    assert done.code == 0
+    assert "'paid' copies the outcome" in " ".join(done.out.split())
+    summary = json.loads((tmp_path / "made" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["check"]["verdict"] == "failed"
+    assert [one["name"] for one in summary["check"]["findings"]][:2] == [
+        "balance of the log",
+        "columns after the action",
+    ]

@@ -31,6 +31,7 @@ SECTIONS = (
     "disagreement",
     "zeta",
     "calibration",
+    "check",
     "certificate",
     "record",
 )
@@ -207,7 +208,7 @@ def without(summary: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[
 
 def test_null_anywhere() -> None:
     """No null, at any place, keeps the rest from being told."""
-    summary = three_actions() | {"certificate": two_actions()["certificate"]}
+    summary = three_actions() | {name: two_actions()[name] for name in ("certificate", "check")}
     summary["calibration"] = two_actions()["calibration"] | {"reliability": summary["calibration"]["reliability"]}
     summary["who"] = summary["who"][:2]
     hidden = summary["sensitivity"]
@@ -217,7 +218,7 @@ def test_null_anywhere() -> None:
             continue
         html = render(without(summary, path, None))
         left_out = path[0] == "sensitivity" and "h-confounding" not in html
-        assert html.count("<section ") == 11 - left_out, path
+        assert html.count("<section ") == 12 - left_out, path
         assert ">None<" not in html or path[-1] in ("label", "feature", "best_action"), path
 
 
@@ -512,3 +513,15 @@ def test_names_are_cut_in_the_middle() -> None:
     assert svg.shorten("everybody gets " + "x" * 300 + "end", 20) == "everybody…xxxxxxxend"
     assert svg.shorten("漢字" * 20, 9) == "漢字…漢字"
     assert svg.shorten(" a\n b ", 20) == "a b"
+
+
+def test_a_check_is_told_test_by_test() -> None:
+    html = render(two_actions())
+    body = html[html.index('<section id="check"') : html.index('<section id="certificate"')]
+    assert "Of 3 tests that tried to break the result, 1 failed and 1 left a doubt." in body
+    assert [verdict for verdict in re.findall(r'class="badge (\w+)"', body)] == ["passed", "failed", "doubt"]
+    assert "<script>" not in body
+    passed = two_actions()
+    passed["check"]["findings"] = passed["check"]["findings"][:1]
+    assert "1 tests" not in render(passed)
+    assert "Nothing tried to break the result" in render(three_actions())

@@ -24,7 +24,8 @@ ARGUMENTS = (
     "--no-first-run",
 )  # fmt: skip
 SECTIONS = (
-    "decision", "welfare", "alternatives", "who", "disagreement", "zeta", "calibration", "certificate", "record",
+    "decision", "welfare", "alternatives", "who", "disagreement", "zeta", "calibration", "check", "certificate",
+    "record",
 )  # fmt: skip
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 

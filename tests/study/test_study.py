@@ -23,8 +23,8 @@ from gbpl.study.summary import PROBABILITIES
 N = 240
 KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "moments", "who",
-    "tree", "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate", "settings",
-    "versions", "seconds",
+    "tree", "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate",
+    "settings", "versions", "seconds", "check",
 ]  # fmt: skip
 
 

@@ -422,6 +422,22 @@ def sureness(seen: np.ndarray, values: np.ndarray) -> dict[str, Any]:
     return {"eta": None, "eta_note": None, "coverage": None, "reliability": groups}
 
 
+def findings() -> dict[str, Any]:
+    """A check with one verdict of each kind, and a name of the user's in a sentence."""
+    listed = (
+        ("balance of the log", "passed", 0.6, "The actions were taken as often as the propensities say (p = 0.6)."),
+        ("copied outcome", "failed", None, f"{HOSTILE[0]!r} copies the outcome. Leave it out."),
+        ("shuffled actions", "doubt", 0.34, "Shuffled actions would do as well (p = 0.34)."),
+    )
+    return {
+        "verdict": "failed", "level": 0.05, "placebo_level": 0.01, "seconds": 20.5,
+        "findings": [
+            {"name": name, "verdict": verdict, "p_value": p, "sentence": sentence, "statistic": 1.0, "details": {}}
+            for name, verdict, p, sentence in listed
+        ],
+    }  # fmt: skip
+
+
 def two_actions() -> dict[str, Any]:
     """A job training trial in dollars, with a cost; the gain over training everybody is not settled."""
     labels = ("0", "1")
@@ -430,6 +446,7 @@ def two_actions() -> dict[str, Any]:
         level=15500.0, spread=45.0, costs=(0.0, 774.0), ahead=(0.0, 1.8), logged=True, outcome="earnings",
         source="jtpa.csv", propensities=(0.333, 0.667),
     )  # fmt: skip
+    summary["check"] = findings()
     summary["certificate"] = {
         "lower": 12218.0, "estimate": 15900.0, "failure_probability": 0.05, "best_action": "1",
         "best_action_lower": 13864.0,

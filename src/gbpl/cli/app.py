@@ -11,6 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gbpl.cli.check import check
 from gbpl.cli.console import FAULT, WRONG, stop
 from gbpl.cli.data import datasets
 from gbpl.cli.decide import decide
@@ -33,6 +34,7 @@ EXAMPLES = {
         "gbpl fit trial.csv --outcome sales --action mail --cost email=0.1 call=4",
         "gbpl fit returns.parquet --outcomes stocks bonds --features rate spread",
     ],
+    "check": ["gbpl check trial.csv --outcome earnings --action offered --propensity 2/3"],
     "decide": ["gbpl decide gbpl-result/policy.gbpl new.csv -o decisions.csv --keep id"],
     "evaluate": ["gbpl evaluate gbpl-result/policy.gbpl next_trial.csv"],
     "compare": ["gbpl compare gbpl-result/policy.gbpl other/policy.gbpl next_trial.csv"],
@@ -133,7 +135,7 @@ def _app() -> typer.Typer:
         version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     ) -> None: ...
 
-    for command in (demo, fit, decide, evaluate, compare, report, datasets, reproduce):
+    for command in (demo, fit, check, decide, evaluate, compare, report, datasets, reproduce):
         examples = "\n\n".join(f"  {line}" for line in EXAMPLES[command.__name__])
         app.command(cls=_ManyValues, epilog=f"Example:\n\n{examples}", context_settings=SHORT_HELP)(command)
     return app

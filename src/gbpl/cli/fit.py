@@ -10,6 +10,25 @@ import typer
 
 from gbpl.cli import parse
 from gbpl.cli.console import Delimiter, Encoding, Json, as_json_text, guarded, held, print_json, stderr, stdout
+from gbpl.cli.roles import (
+    GIVEN,
+    OUTPUT,
+    Action,
+    Controls,
+    Cost,
+    Data,
+    Features,
+    Group,
+    Models,
+    Outcome,
+    Outcomes,
+    Propensity,
+    Seed,
+    Weight,
+    check_models,
+    estimator_of,
+    read_by_roles,
+)  # fmt: skip
 from gbpl.runtime.files import check_folder, together
 
 if TYPE_CHECKING:
@@ -23,10 +42,6 @@ NAMES = {
     "report": "report.html",
     "summary": "summary.json",
 }
-COLUMNS, GIVEN, OUTPUT = "Columns", "What is known about the actions", "Output"
-Column = str | None
-Columns = list[str] | None
-MANY = "COLUMN..."
 
 
 def check_out(out: Path, data: Path | None = None) -> None:
@@ -63,54 +78,18 @@ def write_study(
 
 @guarded
 def fit(
-    data: Annotated[
-        Path,
-        typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file; one person or case per row."),
-    ],
-    outcome: Annotated[
-        Column, typer.Option(metavar="COLUMN", help="The outcome; more is better.", rich_help_panel=COLUMNS)
-    ] = None,
-    action: Annotated[Column, typer.Option(metavar="COLUMN", help="The action taken.", rich_help_panel=COLUMNS)] = None,
-    outcomes: Annotated[
-        Columns,
-        typer.Option(
-            metavar=MANY, help="Instead of both: the outcomes, one column per action.", rich_help_panel=COLUMNS
-        ),
-    ] = None,
-    features: Annotated[
-        Columns,
-        typer.Option(
-            metavar=MANY, help="Columns that decide; all without another role if not given.", rich_help_panel=COLUMNS
-        ),
-    ] = None,
-    controls: Annotated[
-        Columns,
-        typer.Option(metavar=MANY, help="Columns that help to estimate but must not decide.", rich_help_panel=COLUMNS),
-    ] = None,
-    weight: Annotated[Column, typer.Option(metavar="COLUMN", help="Sample weights.", rich_help_panel=COLUMNS)] = None,
-    group: Annotated[
-        Column,
-        typer.Option(
-            metavar="COLUMN", help="Rows with the same value belong together (households).", rich_help_panel=COLUMNS
-        ),
-    ] = None,
-    propensity: Annotated[
-        Columns,
-        typer.Option(
-            metavar="CHANCE...",
-            help="Probability of the action: a column (of the action taken), a number or fraction (of the second of "
-            "two actions, or of each of more), or ACTION=NUMBER for each; estimated if not given.",
-            rich_help_panel=GIVEN,
-        ),
-    ] = None,
-    cost: Annotated[
-        Columns,
-        typer.Option(
-            metavar="ACTION=NUMBER...", help="Cost of the action, in units of the outcome.", rich_help_panel=GIVEN
-        ),
-    ] = None,
+    data: Data,
+    outcome: Outcome = None,
+    action: Action = None,
+    outcomes: Outcomes = None,
+    features: Features = None,
+    controls: Controls = None,
+    weight: Weight = None,
+    group: Group = None,
+    propensity: Propensity = None,
+    cost: Cost = None,
     capacity: Annotated[
-        Columns,
+        list[str] | None,
         typer.Option(
             metavar="ACTION=SHARE...", help="Largest share of rows that can get the action.", rich_help_panel=GIVEN
         ),
@@ -145,14 +124,7 @@ def fit(
             rich_help_panel=OUTPUT,
         ),
     ] = Path("gbpl-result"),
-    models: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="network, or auto: networks and forests, weighted by how well each does; takes longer.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = "network",
+    models: Models = "network",
     confounding: Annotated[
         float,
         typer.Option(
@@ -161,9 +133,10 @@ def fit(
             rich_help_panel=GIVEN,
         ),
     ] = 1.0,
-    seed: Annotated[
-        int, typer.Option(metavar="N", help="Seed of folds, initial weights and draws.", rich_help_panel=OUTPUT)
-    ] = 0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Try to break the result, as gbpl check does.", rich_help_panel=OUTPUT)
+    ] = False,
+    seed: Seed = 0,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,
     as_json: Json = False,
@@ -171,40 +144,23 @@ def fit(
     """Learn who should get which action, and write policy, decisions, report and summary."""
     check_out(out, data)
     parse.check_settings(seed, defer, outcome_range)
-    if models not in ("network", "auto"):
-        raise ValueError(f"--models must be network or auto, got {models!r}")
+    check_models(models)
+    costs, limits = parse.by_action("--cost", cost or ()), parse.by_action("--capacity", capacity or ())
     if not 1.0 <= confounding < float("inf"):
         raise ValueError(f"--confounding must be a finite number >= 1, got {confounding:g}; 1 is none, try 1.5")
     if confounding > 1.0 and outcomes:
         raise ValueError("--confounding is for a log of actions; with --outcomes nothing is hidden")
     with held():
         from gbpl.cli.messages import print_study, study_json
-        from gbpl.tables.read import open_batches, read_table
-        from gbpl.tables.roles import Roles
-    with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
-        columns = list(opened.names)
-    roles: dict[str, Any] = {
-        "outcome": outcome, "action": action, "outcomes": outcomes or None, "features": features or None,
-        "controls": controls or (), "propensity": parse.propensity(propensity or (), columns), "weight": weight,
-        "group": group,
-    }  # fmt: skip
-    named = Roles(**roles)
-    named.check(columns, data.name)
-    costs, limits = parse.by_action("--cost", cost or ()), parse.by_action("--capacity", capacity or ())
-    needed = None if features is None else [*named.used(), *features]
-    with stderr().status("reading the table"):
-        table = read_table(data, columns=needed, encoding=encoding, delimiter=delimiter)
+    table, roles = read_by_roles(
+        data, outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls, weight=weight,
+        group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
+    )  # fmt: skip
     with held():
-        from gbpl.estimators.gbpl import GBPL
-        from gbpl.estimators.gbplnet import GBPLNet
         from gbpl.study.study import learn
-    chosen: dict[str, Any] = {}
-    if models == "auto" or confounding > 1.0:
-        learner = GBPL if models == "auto" else GBPLNet
-        chosen["estimator"] = learner(random_state=seed, confounding=confounding)
     study = learn(
         table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name), **chosen,
+        seed=seed, source=parse.text_of(data.name), check=check, **estimator_of(models, seed, confounding),
     )  # fmt: skip
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.tree import Tree
 
+from gbpl.cli.check import print_check
 from gbpl.cli.console import Screen, table, verbatim
 from gbpl.report.confounding import confounding_words
 from gbpl.report.numbers import chance, interval, number, percent
@@ -56,6 +57,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
         "sensitivity": reading.summary["sensitivity"],
         "certificate": summary["certificate"],
+        "check": summary["check"],
         "files": {name: str(path) for name, path in files.items()},
         "seconds": summary["seconds"],
         "versions": summary["versions"],
@@ -85,6 +87,9 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
     _alternatives(console, reading)
     _who(console, reading)
     _caveats(console, reading)
+    if summary["check"] is not None:
+        console.print()
+        print_check(console, summary["check"])
     if files:
         console.print("\n[bold]Written[/]")
         width = max(len(str(path)) for path in files.values())

@@ -10,9 +10,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gbpl.certificates.certificate import Certificate, CertificateSettings
 from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate
+from gbpl.checks.finding import CheckReport
 from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
 from gbpl.estimators.base import Policy
+from gbpl.estimators.check import check_training
 from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
 from gbpl.frozen.file import SavedPolicy
@@ -279,6 +281,22 @@ class FittedPolicy(Policy):
         values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread, draws)
         what = "population welfare" if baseline is None else "gain in population welfare"
         return Draws(values, f"{what} of the {rule} policy")
+
+    def check(self, *, names: Sequence[str] | None = None, seed: int = 0, progress: bool | None = None) -> CheckReport:
+        """Try to break the result on the rows of the fit: a `CheckReport` with a verdict in words for each test.
+
+        Balance of the log given the propensities, columns that copy the outcome or follow from the action, shuffled
+        actions, outcomes of noise, a random common cause, other seeds, fewer rows, and one column left out at a time
+        (docs/check.md). `names` has one name per feature; features of one name, such as the categories of a column,
+        are left out together.
+        """
+        training = self._committee_training("check", "ipw")
+        count = training.feedback.x.shape[1]
+        if names is None:
+            names = [str(name) for name in getattr(self, "feature_names_in_", [f"feature {j}" for j in range(count)])]
+        if len(names) != count:
+            raise ValueError(f"names must have one name for each of {count} features, got {len(names)}")
+        return check_training(training, names, construction=self.pseudo_outcome, seed=seed, progress=progress)
 
     def _committee_training(self, asked: str, estimator: str) -> Training:
         check_is_fitted(self)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_actions", "check_propensity"]
 
+NO_CHOICE = "drop rows in which there was no choice, or correct it"
 EXACT_SUM = 1e-12  # within which a table is kept as it is, without a copy
 SUM_TOLERANCE = 1e-3  # propensities from float32 or printed with four digits still sum to one within it
 
@@ -124,10 +125,11 @@ def _check_range(
 ) -> None:  # fmt: skip
     wrong = ~((chances > 0.0) & ((chances < 1.0) if below_one else (chances <= 1.0)))  # true for NaN
     if wrong.any():
+        percent = bool(np.all((chances > 0.0) & (chances < 100.0)) and np.median(chances) > 1.0)
         raise TableError(
             f"{name} is {chances[wrong][0]:g} in row {row_number(wrong, rows)} ({int(wrong.sum()):,} such row(s)); it "
-            f"is the probability of {whose}, in {'(0, 1)' if below_one else '(0, 1]'}: drop rows in which there was no "
-            "choice, or correct it"
+            f"is the probability of {whose}, in {'(0, 1)' if below_one else '(0, 1]'}: "
+            + ("it looks like percent: divide it by 100" if percent else NO_CHOICE)
         )
 
 

@@ -120,7 +120,7 @@ function showDecision({ changed, estimate, low, high, best }) {
   show("gain_span", ends(best.low, best.high));
   show("chance", gain.chance);
   show("badge", badge);
-  all(".badge").forEach((node) => { node.className = `badge ${key}`; });
+  all('[data-show="badge"]').forEach((node) => { node.className = `badge ${key}`; });
 }
 
 function showCell(row, name, text, value) {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gbpl.report import appendix, confounding, sections
 from gbpl.report.bars import definitions, swatch
+from gbpl.report.check import check
 from gbpl.report.numbers import count, percent
 from gbpl.report.reading import LEVEL, Study, read
 from gbpl.report.words import PATTERNS, VERDICTS
@@ -24,7 +25,7 @@ __all__ = ["document"]
 SCRIPTS = ("numbers.js", "charts.js", "tables.js", "controls.js")
 SECTIONS: tuple[Callable[[Study], Any], ...] = (
     sections.decision, sections.welfare, sections.alternatives, sections.who, sections.disagreement,
-    appendix.overlap, confounding.confounding, appendix.zeta, appendix.calibration, appendix.certificate,
+    appendix.overlap, confounding.confounding, appendix.zeta, appendix.calibration, check, appendix.certificate,
     appendix.record,
 )  # fmt: skip
 DIGITS = 10  # of the numbers that go to the script: more than any that are shown

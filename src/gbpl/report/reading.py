@@ -19,7 +19,7 @@ LEVEL = 0.95
 LONGEST_NAME = 60  # letters of a name in a sentence; tables have all of it
 PARTS = (
     "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
-    "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate", "settings",
+    "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "check", "certificate", "settings",
     "versions", "seconds",
 )  # fmt: skip
 DATA = (

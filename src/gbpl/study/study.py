@@ -116,6 +116,7 @@ def learn(
     seed: int = 0,
     source: str = "table",
     estimator: GBPLNet | None = None,
+    check: bool = False,
 ) -> Study:
     """Learn from a table who gets which action: types are inferred, categories encoded, missing values filled in.
 
@@ -123,7 +124,8 @@ def learn(
     `tables.roles.Roles`. `cost` is what each action costs in outcome units, `capacity` the largest share of people who
     can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
     a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a
-    certificate. `estimator` replaces `GBPLNet(random_state=seed)`; it is copied, not changed.
+    certificate. `estimator` replaces `GBPLNet(random_state=seed)`; it is copied, not changed. With `check` the
+    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report.
 
     >>> from gbpl import MLP, FitConfig
     >>> rng = np.random.default_rng(0)
@@ -159,5 +161,8 @@ def learn(
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, source=source, notes=notes,
         certificate=certificate, seconds=time.perf_counter() - started,
     )  # fmt: skip
-    summary = summarize(parts)
+    summary = summarize(parts) | {"check": None}
+    if check:
+        names = [part.name for part in encoder.parts for _ in part.names]
+        summary["check"] = policy.check(names=names, seed=seed, progress=policy.progress).to_dict()
     return Study(policy, frozen.with_study(rule=rule, encoder=encoder, summary=summary), decisions, summary)
