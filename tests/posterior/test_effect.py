@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from gbpl.models.basis import effect_basis
 from gbpl.posterior import effect as module
@@ -63,8 +65,11 @@ def test_it_is_the_posterior_of_a_gaussian_linear_model(monkeypatch):
 
 
 def test_points_of_the_grid_count_by_their_marginal_likelihood(monkeypatch):
-    """Of levels with a slope near zero: N(0, s^2 (I + v 11')) of the outcomes' contrasts at each v."""
-    monkeypatch.setattr(module, "SLOPE_SCALES", (1e-6,))
+    """Of levels with a slope near zero: N(0, s^2 (I + v 11')) of the outcomes' contrasts at each v.
+
+    A slope of exactly zero has the weight of the two that are near it.
+    """
+    monkeypatch.setattr(module, "SLOPE_SCALES", (1e-6, 2e-6))
     monkeypatch.setattr(module, "OPTIMISM", 0.0)
     monkeypatch.setattr(module, "LEAST_SHARE", 0.0)
     rng = np.random.default_rng(1)
@@ -76,11 +81,50 @@ def test_points_of_the_grid_count_by_their_marginal_likelihood(monkeypatch):
     fit, _ = fit_effect(x, y, d.astype(np.float32), _folds())
     c = (y @ contrasts(2))[:, 0]
     log = []
-    for part, scale in zip(fit.played.parts, module.SCALES, strict=True):
+    for part, scale in zip(fit.played.parts[::3], module.SCALES, strict=True):
         s2 = float(part.noise[0, 0])
         log.append(multivariate_normal.logpdf(c, np.zeros(N), s2 * (np.eye(N) + scale**2)))
     shares = np.exp(np.array(log) - max(log))
-    assert_allclose(fit.played.shares, shares / shares.sum(), rtol=0.05, atol=5e-3)
+    expected = np.kron(shares / shares.sum(), [0.5, 0.25, 0.25])
+    assert_allclose(fit.played.shares, expected, rtol=0.05, atol=2e-3)
+    assert_allclose([part.mean_slope for part in fit.played.parts[::3]], 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.6, 1.2])
+def test_one_action_for_all_competes_with_a_slope_in_what_is_played(monkeypatch, effect):
+    """By marginal likelihoods: N(0, s^2 (I + v 11')) against the same with slope d, slope ~ N(0, t^2) above zero."""
+    for name, value in {"SCALES": (0.1,), "SLOPE_SCALES": (0.5,), "OPTIMISM": 0.0, "LEAST_SHARE": 0.0}.items():
+        monkeypatch.setattr(module, name, value)
+    x, y, d = _data(effect)
+    fit, _ = fit_effect(x, y, d, _folds())
+    same, sloped = fit.played.parts
+    c, along = ((table @ contrasts(2))[:, 0].astype(float) for table in (y, d / fit.size))
+    s2, prior = float(same.noise[0, 0]), 0.5**2 * np.mean(c**2)
+    covariance = s2 * (np.eye(N) + 0.1**2)
+    log = [
+        multivariate_normal.logpdf(c, np.zeros(N), covariance + variance * np.outer(along, along))
+        for variance in (0.0, prior)
+    ]
+    log[1] += np.log(2.0) + norm.logcdf(sloped.slope / sloped.slope_sd)
+    share = 1.0 / (1.0 + np.exp(log[0] - log[1]))
+    assert_allclose(fit.played.shares, [1.0 - share, share], rtol=1e-3)
+    ratio = sloped.slope / sloped.slope_sd
+    above = sloped.slope + sloped.slope_sd * norm.pdf(ratio) / norm.cdf(ratio)
+    assert_allclose(fit.mean.slope, share * above / fit.size, rtol=1e-3)
+    assert len(fit.whole.parts) == 1  # draws have the slope alone
+
+
+def test_rows_in_no_fold_do_not_count():
+    x, y, d = _data(1.0)
+    folds = _folds()[:3]
+    rows, ends = np.concatenate(folds), np.cumsum([0, *map(len, folds)])
+    apart = [np.arange(start, end) for start, end in pairwise(ends)]
+    weights = np.random.default_rng(4).uniform(0.5, 2.0, N)
+    some, outside = fit_effect(x, y, d, folds, weights=weights)
+    alone, others = fit_effect(x[rows], y[rows], d[rows], apart, weights=weights[rows])
+    for one, other in zip((some.mean, *outside), (alone.mean, *others), strict=True):
+        assert (one.slope, *one.level, one.unit) == (other.slope, *other.level, other.unit)
+    assert fit_effect(x, y, d, _folds(), weights=weights)[0].mean.slope != some.mean.slope
 
 
 def test_where_the_committee_finds_nothing_everybody_gets_the_best_action():

@@ -7,16 +7,17 @@ row, and simple functions phi(x) of the features: with (pseudo-)outcomes centred
     Y_i = beta d(x_i) + phi(x_i)'B + noise,   noise ~ N(0, Sigma),   beta >= 0,   B ~ N(0, V (x) Sigma).
 
 The scales of the priors are averaged over a grid by their marginal likelihood. With phi = 1, a level for each action,
-its mean is what is played: where the committee has found nothing, beta is near zero, and what is left is the best
-single action. Draws have lines and curves in phi as well. They say what the committee may have missed; added to what is
-played they would blur the jumps that it has found.
+its mean is what is played. There beta = 0, one action for all, is among the candidates, as likely beforehand as all
+others together: where the committee has found nothing, what is left is the best single action. Draws have lines and
+curves in phi as well. They say what the committee may have missed; added to what is played they would blur the jumps
+that it has found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -187,9 +188,15 @@ def fit_effect(
 ) -> tuple[EffectFit, list[Effect]]:
     """The posterior of effects, and the mean effect by the rows outside each fold.
 
-    `deviation` is the committee's on each row, by members that did not train on it. Each row stands for `thinning`
-    rows. `unit` is used for policies where the outcomes do not follow the deviations.
+    `deviation` is the committee's on each row, by members that did not train on it; rows in none of the folds have
+    none, and do not count. Each row stands for `thinning` rows. `unit` is used for policies where the outcomes do not
+    follow the deviations.
     """
+    if sum(map(len, folds)) < len(outcomes):
+        rows, ends = np.concatenate(folds), np.cumsum([0, *map(len, folds)])
+        x, outcomes, deviation = x[rows], outcomes[rows], deviation[rows]
+        weights = None if weights is None else weights[rows]
+        folds = [np.arange(start, end) for start, end in pairwise(ends)]
     n, count = outcomes.shape
     basis_of = contrasts(count)
     weight = np.full(n, thinning) if weights is None else weights * (thinning / np.mean(weights))
@@ -214,13 +221,13 @@ def fit_effect(
 
     least = ROUNDING * float(np.mean(outcomes**2)) or 1.0  # a variance of contrasts below it is rounding
     every = _summed(of_folds)
-    of_levels = _posterior(every.levels(), x.shape[1], 0, least)
+    of_levels = _posterior(every.levels(), x.shape[1], 0, least, constant=True)
     fit = EffectFit(
         mean_effect(of_levels), of_levels, _posterior(every, x.shape[1], knots, least), knots, size,
         _doubt(deviation, outcomes, weight), strength,
     )  # fmt: skip
     others = [_summed([part for other, part in enumerate(of_folds) if other != number]) for number in range(len(folds))]
-    return fit, [mean_effect(_posterior(sums.levels(), x.shape[1], 0, least)) for sums in others]
+    return fit, [mean_effect(_posterior(sums.levels(), x.shape[1], 0, least, constant=True)) for sums in others]
 
 
 def _shape(n: int, features: int) -> tuple[int, int]:
@@ -248,8 +255,8 @@ def _prior_sds(features: int, knots: int, width: int) -> list[np.ndarray]:
     return grid
 
 
-def _posterior(sums: _Sums, features: int, knots: int, least: float) -> _Mixture:
-    """The mixture over the grid, points of hardly any weight left out."""
+def _posterior(sums: _Sums, features: int, knots: int, least: float, *, constant: bool = False) -> _Mixture:
+    """The mixture over the grid, points of hardly any weight left out; with a slope of zero, if constants compete."""
     width, found = sums.cc.shape[0], []
     typical = max(float(np.trace(sums.cc)) / (sums.rows * width), least)
     for sds in _prior_sds(features, knots, len(sums.pp)):
@@ -266,6 +273,9 @@ def _posterior(sums: _Sums, features: int, knots: int, least: float) -> _Mixture
         noise, slope, precision = _noise(cc, cd, dd, sums.rows, typical)
         fit = log_root - 0.5 * sums.rows * np.linalg.slogdet(noise)[1]
         lowered = slope - OPTIMISM / np.sqrt(precision)
+        if constant:  # as likely beforehand as all other slopes together
+            same = _Part(0.0, 1e-9 / np.sqrt(precision), of_outcomes, of_deviation, root, noise)
+            found.append((fit - 0.5 * precision * lowered**2 + np.log(len(SLOPE_SCALES)), same))
         for scale in SLOPE_SCALES:
             prior = 1.0 / (scale**2 * typical)
             total = precision + prior
