@@ -26,6 +26,7 @@ def _small_and_elsewhere(tmp_path, monkeypatch):
     """Pages may write files, none of which belongs into the repository; learners are small, as no page is timed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(FitConfig.__init__.__kwdefaults__, "max_epochs", 10)
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "STEPS", FitConfig(learning_rate=2e-3, max_epochs=10))
     monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
     monkeypatch.setattr(gbpl.nuisance.confounding, "TREES", 10)
     monkeypatch.setattr(gbpl.estimators.gbplnet, "BESIDE", (ForestFeatures(trees=10, depth=4, components=16),))

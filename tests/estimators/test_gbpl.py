@@ -41,9 +41,9 @@ def quick(**changes: Any) -> GBPL:
 def small_models() -> Iterator[None]:
     """Small ones in place of those that GBPL has: what is tested here does not depend on their size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gbpl.estimators.gbplnet, "MLP", lambda: NETWORK)
+        patch.setattr(gbpl.estimators.gbplnet, "NETWORK", NETWORK)
         patch.setattr(gbpl.estimators.gbplnet, "BESIDE", (FOREST,))
-        patch.setattr(gbpl.nuisance.plan, "MLP", lambda: NETWORK)
+        patch.setattr(gbpl.nuisance.plan, "AUTO_NETWORK", NETWORK)
         patch.setattr(gbpl.nuisance.averaged, "TREES", 25)
         yield
 
@@ -83,13 +83,13 @@ def weighed(policy: Any, weights: dict[int, float], **data: Any) -> Any:
 @pytest.fixture(scope="module")
 def three() -> GBPL:
     """Outcomes of three actions are known."""
-    return weighed(quick(), {2: 0.6, 5: 0.4}, X=X, y=Y)
+    return weighed(quick(), {1: 0.6, 3: 0.4}, X=X, y=Y)
 
 
 @pytest.fixture(scope="module")
 def logged() -> GBPL:
     """One of two actions was taken."""
-    return weighed(quick(), {2: 0.3, 6: 0.2, 7: 0.2, 9: 0.3}, **LOG)
+    return weighed(quick(), {1: 0.3, 3: 0.2, 4: 0.2, 6: 0.3}, **LOG)
 
 
 @pytest.fixture(params=["three", "logged"])
@@ -113,12 +113,20 @@ def test_the_committee_holds_both_models(policy: GBPL) -> None:
     assert len(policy.member_weights_) == len(counted)
 
 
-def test_networks_have_the_whole_path_and_forests_a_few_of_its_zetas(three: GBPL, logged: GBPL) -> None:
+def test_networks_have_a_short_path_and_forests_fewer_zetas(three: GBPL, logged: GBPL) -> None:
     relative = three.zeta_path_.zeta / three.outcome_scale_
-    assert_allclose(relative, [10.0, 3.0, 1.0, 0.1, 0.001, 3.0, 0.3])
-    assert list(three.zeta_path_.model) == ["MLP"] * 5 + ["ForestFeatures"] * 2
-    assert list(logged.zeta_path_.model) == ["MLP"] * 7 + ["ForestFeatures"] * 4  # the outcome model's table beside
-    assert_array_equal(logged.zeta_path_.correction, [1, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0])
+    assert_allclose(relative, [3.0, 1.0, 0.1, 3.0, 0.3])
+    assert list(three.zeta_path_.model) == ["MLP"] * 3 + ["ForestFeatures"] * 2
+    assert list(logged.zeta_path_.model) == ["MLP"] * 4 + ["ForestFeatures"] * 3  # the outcome model's table beside
+    assert_array_equal(logged.zeta_path_.correction, [1, 1, 1, 0, 1, 1, 0])
+    by_hand = GBPLNet(model=NETWORK, committee=FOLDS, fit_config=FAST, random_state=0, progress=False).fit(X, Y)
+    assert_allclose(by_hand.zeta_path_.zeta / by_hand.outcome_scale_, [10.0, 3.0, 1.0, 0.1, 0.001])  # alone
+
+
+def test_it_has_steps_of_its_own_unless_they_are_given() -> None:
+    assert GBPL().path_settings(2, 0).config == FitConfig(learning_rate=2e-3, patience=6)
+    assert quick().path_settings(2, 0).config == FAST
+    assert GBPLNet().path_settings(2, 0).config is None
 
 
 def test_history_names_the_model_of_every_member(policy: GBPL) -> None:
@@ -173,7 +181,7 @@ def test_it_is_the_network_estimator_with_other_models(three: GBPL) -> None:
     assert "model" not in settings
     assert (GBPL().model, GBPL().outcome_model) == ("auto", "auto")
     plain = GBPLNet(model="auto", outcome_model="auto", **three.get_params())
-    same = weighed(plain, {2: 0.6, 5: 0.4}, X=X, y=Y)
+    same = weighed(plain, {1: 0.6, 3: 0.4}, X=X, y=Y)
     assert_allclose(same.predict_proba(NEW), three.predict_proba(NEW), atol=1e-6)
 
 
@@ -220,12 +228,16 @@ def test_an_engine_fits_the_same() -> None:
 def test_values_of_the_rows_of_the_fit(logged: GBPL) -> None:
     means = gains(LOG_X, 2)
     best, single = means.max(axis=1).mean(), means.mean(axis=0).max()
-    for value in (logged.cross_fitted_value(), logged.out_of_fold_value()):
-        assert single < value.estimate < best + 3.0 * value.se
-        assert len(value.influence) == ROWS
+    value = logged.cross_fitted_value()
+    assert single < value.estimate < best + 3.0 * value.se
+    assert len(value.influence) == ROWS
+    assert_array_equal(np.sort(np.concatenate(logged._training.held_out.folds)), np.arange(ROWS))
     drawn = logged.population_welfare(draws=500, rule="deterministic")
     assert drawn.values.shape == (500,)
-    assert drawn.mean == pytest.approx(logged.out_of_fold_value().estimate, abs=0.05)
+    assert drawn.mean == pytest.approx(value.estimate, abs=4.0 * value.se / np.sqrt(500))
+    gains_over = logged.gains()
+    assert gains_over.estimates.min() == pytest.approx(value.estimate - logged.pseudo_outcomes_.mean(axis=0).max())
+    assert gains_over.chance == gains_over.chances.min() > 0.95
 
 
 @pytest.mark.parametrize(
@@ -292,7 +304,7 @@ def test_it_is_certified(logged: GBPL) -> None:
 
 def test_a_step_is_decided_better_than_by_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the models that GBPL has: regret of DGP3, of whose ten features one counts."""
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "MLP", MLP)
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "NETWORK", MLP(hidden=(64, 64)))
     monkeypatch.setattr(gbpl.estimators.gbplnet, "BESIDE", (ForestFeatures(),))
     design = BinaryDesign("DGP3")
     sample, new = design.sample(500, seed=0), design.sample(4000, seed=1)
@@ -332,7 +344,7 @@ def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.M
     assert np.mean(there.predict(new) == here.predict(new)) > 0.95
     assert min(np.mean(policy.predict(new) == best) for policy in (here, there)) > 0.8
     assert_allclose(there.predict_proba(new), here.predict_proba(new), atol=0.25)
-    for value in (here.out_of_fold_value(), there.out_of_fold_value()):
+    for value in (here.cross_fitted_value(), there.cross_fitted_value()):
         assert value.estimate == pytest.approx(np.maximum(gains(x, 2)[:, 1], 0.0).mean(), abs=0.15)
     assert there.posterior().scores(new[:5], draws=8).shape == (8, 5, 1)
 
@@ -365,8 +377,8 @@ def test_the_command_line_has_it(
 ) -> None:
     made: list[GBPL] = []
 
-    def small(random_state: int) -> GBPL:
-        made.append(quick(random_state=random_state, zeta=3.0))
+    def small(random_state: int, confounding: Any) -> GBPL:
+        made.append(quick(random_state=random_state, confounding=confounding, zeta=3.0))
         return made[-1]
 
     monkeypatch.setattr(gbpl.estimators.gbpl, "GBPL", small)

@@ -18,10 +18,12 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from support.calls import record_calls
 from support.checks import assert_same_fit
+from support.learned import held_out_value
 from support.policies import small_logged_net
 from support.samples import drawn_actions
 
 import gbpl.nuisance.plan
+import gbpl.path.held_out
 import gbpl.path.path
 from gbpl import (
     MLP,
@@ -40,6 +42,7 @@ from gbpl import (
 )
 from gbpl.datasets import BinaryDesign, LoggedDesign
 from gbpl.feedback.pseudo_outcomes import doubly_robust
+from gbpl.path.held_out import hold_out
 
 ROWS = 240
 CHANCES = {2: (0.25, 0.75), 3: (0.25, 0.25, 0.5)}  # a randomized trial; exact in binary, so that ways to say it agree
@@ -753,22 +756,19 @@ def test_score_is_the_value(policy: GBPLNet) -> None:
 
 
 def test_cross_fitted_value_restated(policy3: GBPLNet) -> None:
-    """Doubly robust terms of the rule of networks that have not seen the row's fold."""
-    unseen = policy3._training.fit.untouched()
-    rule = unseen.argmax(axis=1)
-    gained = policy3.pseudo_outcomes_[np.arange(ROWS), rule]
-    value = policy3.cross_fitted_value()
-    assert_allclose(value.estimate, gained.mean())
-    assert_allclose(value.se, gained.std(ddof=1) / np.sqrt(ROWS))
-    assert_allclose(
-        policy3.cross_fitted_value(rule="randomized").estimate,
-        np.sum(unseen * policy3.pseudo_outcomes_) / ROWS,
-        rtol=1e-6,
-    )
-    assert_allclose(policy3.cross_fitted_value(baseline="logging").estimate, gained.mean() - Y3.mean())
-    assert_allclose(
-        policy3.cross_fitted_value(baseline="visit").estimate, np.mean(gained - policy3.pseudo_outcomes_[:, 2])
-    )
+    """Doubly robust terms of the rule of fits that have not seen the row's fold, and what the policy gains on them."""
+    scores = policy3.pseudo_outcomes_
+    for rule in ("deterministic", "randomized"):
+        value = policy3.cross_fitted_value(rule=rule)
+        estimate, se = held_out_value(policy3, X3, scores, rule)
+        assert_allclose(value.estimate, estimate, rtol=1e-5)
+        assert_allclose(value.se, se, rtol=5e-3)  # by other draws
+    for baseline, rows in {"logging": Y3, "visit": scores[:, 2]}.items():
+        gain = policy3.cross_fitted_value(baseline=baseline)
+        estimate, se = held_out_value(policy3, X3, scores, "deterministic", less=rows)
+        assert_allclose(gain.estimate, estimate, rtol=1e-5)
+        assert_allclose(gain.se, se, rtol=5e-3)
+    assert policy3.cross_fitted_value("visit").se == pytest.approx(scores[:, 2].std(ddof=1) / np.sqrt(ROWS))
     paper = small_logged_net(pseudo_outcome="ipw").fit(X3, Y3, action=A3, propensity=chances(3))
     with pytest.raises(ValueError, match="use 'ipw' or 'snipw'"):
         paper.cross_fitted_value()
@@ -778,18 +778,27 @@ def test_cross_fitted_value_restated(policy3: GBPLNet) -> None:
 def test_cross_fitted_value_rests_on_networks_that_saw_nothing_of_the_fold(
     policy3: GBPLNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stacks = record_calls(monkeypatch, "fit_stack", gbpl.path.path)
-    fitted = policy3._training.fit
-    fitted.untouched()
-    seen = [member for call in stacks for member in call.arguments[2]]
-    folds = {member.fold: member.validation for member in fitted.every}
-    assert {member.fold for member in seen} == set(folds)
-    for member in seen:
-        fold = folds[member.fold]
-        assert not np.isin(fold, np.concatenate([member.train, member.validation])).any()
-        assert len(member.train) + len(member.validation) + len(fold) == ROWS
-        original = next(m for m in fitted.every if (m.fold, m.entry) == (member.fold, member.entry))
-        assert (member.table, member.zeta) == (original.table, original.zeta)
+    """Each fit without a fold has the features and the scores of the other rows, by outcome models without it."""
+    calls = record_calls(monkeypatch, "fit_paths", gbpl.path.held_out)
+    training = policy3._training
+    held = hold_out([training.problem()])[0]
+    assert_array_equal(held.deviation, training.held_out.deviation)
+    ((parts,), _, fits) = calls[0]
+    folds = {member.fold: member.validation for member in training.fit.every}
+    assert len(calls) == 1
+    assert len(parts) == len(folds)
+    for number, (part, fit) in enumerate(zip(parts, fits, strict=True)):
+        rest = np.setdiff1d(np.arange(ROWS), folds[number])
+        assert_array_equal(part.feedback.x, training.feedback.x[rest])
+        for table in part.tables:
+            (own,) = table.outcomes
+            expected = training.nuisances.pseudo_outcomes("dr", correction=table.correction, fold=number)[rest]
+            assert_array_equal(own, expected)
+        assert_array_equal(part.feedback.outcomes, part.tables[0].outcomes[0])
+        for member in fit.every:
+            assert_array_equal(np.sort(np.concatenate([member.train, member.validation])), np.arange(len(rest)))
+        assert len(fit.every) == len(training.fit.every)
+        assert_array_equal(held.unit[folds[number]], fit.effect.mean.unit)
 
 
 def test_cross_fitted_value_is_honest() -> None:

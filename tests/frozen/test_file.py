@@ -336,33 +336,36 @@ def slope_on(expected):
 def test_expected_gain_is_right_on_average():
     """Out of fold, a regression of what came on what was expected has slope one: that is what the slope is for."""
     policy = fitted("three, given")
-    assert_allclose(slope_on(policy.expected_gain()), 1.0, rtol=1e-5)
+    slope, training = policy.gain_slope_.slope, policy._training
+    assert_allclose(slope_on(slope * training.fit.deviation), 1.0, rtol=1e-5)
+    held = training.held_out.deviation.astype(np.float64)  # of rows of the fit: by fits that saw nothing of them
+    assert_allclose(policy.expected_gain(), slope * (held - held[:, :1]), rtol=1e-6)
+    assert_allclose(policy.expected_gain(default="mail"), slope * (held - held[:, [1]]), rtol=1e-6)
     with pytest.raises(ValueError, match="needs a committee"):
         fitted("alone").expected_gain(X)
     with pytest.raises(ValueError, match="one of the actions"):
         policy.expected_gain(X, default="visit")
 
 
-def test_expected_gain_of_averaged_zetas_has_one_slope_and_level_for_all_folds():
-    """slope d + level, d by members that did not train on the row, so that rows of all folds can be ranked.
+def test_expected_gain_of_averaged_zetas_is_by_fits_without_the_fold():
+    """slope d + level of a fit that saw nothing of the row's fold, in outcome units.
 
-    What is played out of fold has the slope and level by the rows outside the fold; unit d has slope one.
-
-    The slope is lowered by 1.5 standard errors and shrunk a little, so what came is a little more than was expected.
+    What is played out of fold has the slope and level by the rows outside the fold; unit d has slope one. The slope is
+    lowered by 1.5 standard errors and shrunk a little, so what came is a little more than was expected.
     """
     policy = fitted("three")
-    fit, effect, gain = policy._training.fit, policy.effect_, policy.expected_gain()
+    fit, effect, held = policy._training.fit, policy.effect_, policy._training.held_out
+    gain = held.deviation * held.unit[:, None]
+    assert_allclose(policy.expected_gain(), gain - gain[:, :1], rtol=1e-6)
     committee = np.empty((N, 3))
     for number, fold in {member.fold: member.validation for member in fit.every}.items():
         own = fit.outside[number]
         committee[fold] = (fit.deviation[fold] * own.unit - own.level) / own.slope
-        expected = effect.slope * committee[fold] + effect.level
-        assert_allclose(gain[fold], expected - expected[:, :1], atol=1e-5)
     assert_allclose(slope_on(effect.unit * committee), 1.0, rtol=1e-5)
     assert policy.gain_slope_.slope == effect.unit
     error = policy.gain_slope_.se / policy.gain_slope_.slope
     assert_allclose(policy.gain_slope_.se, gain_slope(committee, Y3).se, rtol=1e-4)
-    assert 1.0 < slope_on(gain) < 1.0 / (1.0 - 2.5 * error)
+    assert 1.0 < slope_on(effect.slope * committee + effect.level) < 1.0 / (1.0 - 2.5 * error)
     assert 1.0 - 2.0 * error < effect.slope / effect.unit < 1.0 - 1.0 * error
 
 

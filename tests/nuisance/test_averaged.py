@@ -17,7 +17,7 @@ from support.samples import path_of
 
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
-from gbpl import CrossFit, EstimatedPropensityWarning, FitConfig, LoggedFeedback
+from gbpl import MLP, CrossFit, EstimatedPropensityWarning, FitConfig, LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.members import fold_rows
 from gbpl.models.splines import spline_curves
@@ -56,6 +56,9 @@ def with_outcomes(log: LoggedFeedback, outcome: np.ndarray) -> LoggedFeedback:
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Enough of them that every row is out of some bag."""
     monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
+
+
+AUTO = MLP(hidden=(64, 64))  # the network of outcome_model="auto"
 
 
 # -- weights ----------------------------------------------------------------------------------------------
@@ -268,7 +271,8 @@ def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: p
     outer = stratified_folds(log, 3)
     run = CrossFit(outcome_model="auto", folds=2, **settings).run(log, outer=outer)
     single = {name: recorded[-1].result[0] for name, recorded in calls.items()}
-    single["network"] = CrossFit(folds=2, **settings).run(log, outer=outer).means
+    network = CrossFit(outcome_model=AUTO, folds=2, **settings).run(log, outer=outer)
+    single["network"] = network.means
     assert set(run.shares) == {"network", "forest", "additive"}
     assert sum(run.shares.values()) == pytest.approx(1.0)
     assert min(run.shares.values()) >= 0.0
@@ -281,8 +285,31 @@ def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: p
     truth = 10.0 + 2.0 * (log.x[:, 0] > 0) * (log.action == 1)
     assert error(run.means, log.outcome) <= min(error(means, log.outcome) for means in single.values()) + 1e-6
     assert error(run.means, truth) < 1.1 * min(error(means, truth) for means in single.values())
+    # In the scores of an outer fold, learners are averaged by the rows outside it alone.
+    nested = [network.fold_means, *(calls[name][-1].result[1] for name in ("forest", "additive"))]
     for number, fold in enumerate(outer):
-        assert_allclose(run.fold_means[number, fold], run.means[fold], atol=1e-5)
+        known = rows_outside(400, fold)
+        own = [table[number] for table in nested]
+        taken = np.column_stack([table[known, log.action[known]] for table in own])
+        shares = convex_weights(taken, log.outcome[known], None)
+        assert_allclose(run.fold_means[number], np.tensordot(shares, own, axes=1), atol=1e-5)
+
+
+@pytest.mark.usefixtures("few_trees")
+def test_nothing_of_a_fold_is_in_the_shares_of_its_scores() -> None:
+    """Outcomes of a fold change places, so that the scale of the network's targets stays."""
+    settings: Any = {"committee": 2, "fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu"}
+    log = log_with_a_step()
+    outer = stratified_folds(log, 3)
+    outcome = log.outcome.copy()
+    outcome[outer[1]] = outcome[outer[1]][::-1]
+    one, other = (
+        CrossFit(outcome_model="auto", folds=2, **settings).run(given, outer=outer)
+        for given in (log, with_outcomes(log, outcome))
+    )
+    assert_allclose(other.fold_means[1], one.fold_means[1], atol=1e-4)
+    assert np.abs(other.fold_means[0] - one.fold_means[0]).max() > 0.05
+    assert max(abs(other.shares[name] - share) for name, share in one.shares.items()) > 1e-3
 
 
 @pytest.mark.usefixtures("few_trees")
@@ -310,7 +337,7 @@ def test_fewer_than_three_folds_leave_the_network_alone(folds: int) -> None:
         assert set(run.shares) == {"network", "forest", "additive"}
         return
     assert run.shares is None
-    assert_array_equal(run.means, CrossFit(folds=2, **settings).run(log).means)
+    assert_array_equal(run.means, CrossFit(outcome_model=AUTO, folds=2, **settings).run(log).means)
 
 
 def test_other_words_are_refused() -> None:

@@ -7,7 +7,6 @@ welfare, of gradient g, by g'H^{-1}J'e. A committee's welfare moves by the sum o
 
 import pickle
 import re
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
@@ -19,6 +18,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from support.calls import record_calls
 from support.checks import nearest_on_simplex
+from support.learned import held_out_value
 
 import gbpl.path.path
 import gbpl.posterior.influence
@@ -607,7 +607,7 @@ def test_bad_grids_are_refused(grid):
 def afresh(policy, **kept):
     """The policy as its fit left it, with nothing made of it yet but what is given."""
     known = policy._training
-    policy._training = Training(known.fit, known.feedback, known.nuisances)
+    policy._training = Training(known.fit, known.feedback, known.nuisances, known.problem)
     vars(policy._training).update(kept)
     return policy
 
@@ -681,22 +681,11 @@ def test_without_a_last_layer_what_is_refused_names_what_works():
         policy.posterior()
 
 
-@pytest.mark.parametrize("rule", ["randomized", "deterministic"])
-def test_population_welfare_without_a_last_layer_varies_as_refits_do(rule, monkeypatch):
-    """The value's error, and Student's t with the refits' variance, in outcome units; its variance is f / (f - 2)."""
-    policy = afresh(of_functions())
-    asked = []
-    made = Refits(0.02, 0.0, 30, 40)
-    with monkeypatch.context() as patch:
-        patch.setattr("gbpl.estimators.training.refit", lambda fit, **options: asked.append((fit, options)) or made)
-        drawn = policy.population_welfare(rule=rule, draws=40_000, seed=3)
-        policy.population_welfare(rule=rule, draws=50, seed=4)
-    assert asked == [(policy._training.fit, {"refits": 20, "rule": rule})], "refitted once"
-    value = policy.out_of_fold_value(rule=rule)
-    assert drawn.mean == pytest.approx(value.estimate, abs=5 * drawn.sd / 200)
-    expected = value.se**2 + policy.outcome_scale_**2 * 0.02 * 30 / 28
-    assert drawn.sd**2 == pytest.approx(expected, rel=0.04)
-    assert afresh(policy).population_welfare(rule=rule, draws=400).sd > value.se / 2, "with real refits"
+def test_population_welfare_needs_no_last_layer():
+    policy = of_functions()
+    value, drawn = policy.cross_fitted_value(), policy.population_welfare(draws=40_000, seed=3)
+    assert drawn.mean == pytest.approx(value.estimate, abs=4 * value.se / 200)
+    assert drawn.sd == pytest.approx(value.se, rel=4 / np.sqrt(80_000))
 
 
 def test_refits_of_a_rule_compare_what_the_rule_takes():
@@ -733,81 +722,63 @@ def test_calibrating_needs_a_fit_its_rows_and_a_method():
 
 @pytest.mark.parametrize("rule", ["randomized", "deterministic"])
 @pytest.mark.parametrize("name", ["linear", "softmax", "network"])
-def test_population_welfare_adds_two_uncertainties(name, rule):
-    """Mean the value out of fold; variance its standard error squared plus the variance of the posterior's draws."""
-    policy, fit = fitted(name), path_fit(name)
-    outcomes = SETTINGS[name][1]
-    policies = fit.out_of_fold.astype(float)
-    if rule == "deterministic":
-        policies = np.eye(policies.shape[1])[policies.argmax(axis=1)]
-    rows = np.sum(policies * outcomes, axis=1)
-    # The committee's own deviation, with outcomes as it estimates them.
-    drawn = policy.posterior().welfare(X, fit.scale * estimated(fit), rule=rule, draws=400, seed=4)
+def test_population_welfare_is_the_held_out_value_and_its_error(name, rule):
+    """Normal draws: mean and standard deviation are those of `cross_fitted_value`, restated."""
+    policy, outcomes = fitted(name), SETTINGS[name][1]
+    estimate, se = held_out_value(policy, X, outcomes, rule)
     draws = 40_000
     population = policy.population_welfare(rule=rule, draws=draws, seed=4)
     assert population.values.shape == (draws,)
     assert rule in population.about
-    expected = np.sqrt(rows.var(ddof=1) / N + np.var(drawn.values))
-    assert population.sd == pytest.approx(expected, rel=4 / np.sqrt(2 * draws))
-    assert population.mean == pytest.approx(rows.mean(), abs=4 * expected / np.sqrt(draws))
-    assert np.var(drawn.values) > 0
-    assert (policy.posterior().method == "committee") == (name == "network"), "where zetas are averaged"
+    assert population.sd == pytest.approx(se, rel=4 / np.sqrt(2 * draws))
+    assert population.mean == pytest.approx(estimate, abs=4 * se / np.sqrt(draws))
+    assert scipy.stats.kstest(population.values, scipy.stats.norm(estimate, se).cdf).pvalue > 1e-3
     default = policy.population_welfare(draws=draws, seed=4)
     assert np.array_equal(default.values, population.values) == (rule == "deterministic")
     np.testing.assert_array_equal(policy.population_welfare(rule=rule, draws=draws, seed=4).values, population.values)
     assert not np.array_equal(policy.population_welfare(rule=rule, draws=draws, seed=5).values, population.values)
 
 
-@contextmanager
-def doubtful(policy, times):
-    """The policy with a fraction of its calibrated precision."""
+def test_population_welfare_over_a_baseline_is_the_gain():
+    policy = fitted("softmax")
+    gain, se = held_out_value(policy, X, Y3, "deterministic", less=Y3[:, 1])
+    drawn = policy.population_welfare(baseline=1, draws=40_000)
+    assert drawn.about.startswith("gain in population welfare")
+    assert drawn.mean == pytest.approx(gain, abs=4 * se / 200)
+    assert drawn.sd == pytest.approx(se, rel=4 / np.sqrt(80_000))
+
+
+def test_nothing_of_eta_is_in_the_population_welfare():
+    policy = afresh(fitted("linear"))
+    as_it_is = policy.population_welfare(draws=50).values
+    assert "auto_eta" not in vars(policy._training)
     choice = policy._training.auto_eta
-    try:
-        yield afresh(policy, auto_eta=replace(choice, precision=choice.precision * times))
-    finally:
-        afresh(policy)
+    afresh(policy, auto_eta=replace(choice, precision=choice.precision / 100))
+    np.testing.assert_array_equal(policy.population_welfare(draws=50).values, as_it_is)
+    afresh(policy)
 
 
-def test_eta_counts_in_the_population_welfare():
-    """A hundredth of the precision: the posterior's share of the variance is a hundred times as large."""
-    policy, fit = fitted("linear"), path_fit("linear")
-    error = np.var(np.sum(fit.out_of_fold * Y2, axis=1), ddof=1) / N
-    shares = []
-    for times in (1.0, 0.1, 0.01):
-        with doubtful(policy, times):
-            shares.append(policy.population_welfare(rule="randomized", draws=40_000, seed=1).sd ** 2 - error)
-    assert shares[2] > shares[1] > shares[0]
-    assert shares[2] / policy.calibrate_eta().spread ** 2 == pytest.approx(100, rel=0.35)  # 400 draws, some cut off
+def test_population_welfare_of_groups_has_student_s_t():
+    """Six groups: errors are t with five degrees of freedom, whose variance is 5/3 of the normal's."""
+    settings, outcomes = SETTINGS["linear"]
+    policy = GBPLNet(**settings, random_state=0).fit(X, outcomes, groups=np.arange(N) % 6)
+    value, drawn = policy.cross_fitted_value(), policy.population_welfare(draws=40_000)
+    ratio = (drawn.values - value.estimate) / value.se
+    assert scipy.stats.kstest(ratio, scipy.stats.t(5).cdf).pvalue > 1e-3
+    assert scipy.stats.kstest(ratio, scipy.stats.norm.cdf).pvalue < 1e-6
 
 
 @pytest.mark.parametrize("rule", ["randomized", "deterministic"])
 def test_population_welfare_of_a_log(rule):
+    """With doubly robust outcomes, and with outcomes over their propensity."""
     policy = fitted("logged")
-    drawn = policy.population_welfare(rule=rule, draws=20_000)
-    policies = path_fit("logged").out_of_fold
-    if rule == "deterministic":
-        policies = np.eye(2)[policies.argmax(axis=1)]
-    rows = np.sum(policies * policy.pseudo_outcomes_, axis=1)  # doubly robust
-    error = drawn.sd / np.sqrt(20_000)
-    assert drawn.mean == pytest.approx(rows.mean(), abs=5 * error)
-    assert drawn.sd > rows.std(ddof=1) / np.sqrt(N)
-    weighed = policy.population_welfare(rule=rule, estimator="ipw", draws=20_000)
-    ratio = policies[np.arange(N), ACTION] / 0.5
-    assert weighed.mean == pytest.approx(np.mean(ratio * Y3[np.arange(N), ACTION]), abs=5 * weighed.sd / 141)
-
-
-def test_population_welfare_uses_a_sample_of_many_rows(monkeypatch):
-    monkeypatch.setattr("gbpl.estimators.training.SPREAD_ROWS", 60)
-    monkeypatch.setattr("gbpl.estimators.training.DRAWS", 50)
-    policy, fit = fitted("linear"), path_fit("linear")
-    rows = np.random.default_rng([4, 2]).permutation(N)[:60]
-    error = np.var(np.sum(fit.out_of_fold * Y2, axis=1), ddof=1) / N
-    with doubtful(policy, 0.001):  # so that which draws, of which rows, makes a difference
-        outcomes = fit.scale * estimated(fit)[rows]
-        drawn = policy.posterior().welfare(X[rows], outcomes, rule="randomized", draws=50, seed=4)
-        population = policy.population_welfare(rule="randomized", draws=40_000, seed=4)
-    assert drawn.sd**2 > error
-    assert population.sd == pytest.approx(np.sqrt(error + np.var(drawn.values)), rel=4 / np.sqrt(80_000))
+    weighed = np.zeros((N, 2))
+    weighed[np.arange(N), ACTION] = Y3[np.arange(N), ACTION] / 0.5
+    for estimator, outcomes in {"dr": policy.pseudo_outcomes_, "ipw": weighed}.items():
+        drawn = policy.population_welfare(rule=rule, estimator=estimator, draws=20_000)
+        estimate, se = held_out_value(policy, X, outcomes, rule)
+        assert drawn.mean == pytest.approx(estimate, abs=5 * se / np.sqrt(20_000))
+        assert drawn.sd == pytest.approx(se, rel=4 / np.sqrt(40_000))
 
 
 def test_population_welfare_needs_a_committee_and_its_rows():

@@ -265,11 +265,29 @@ def test_decision_in_one_paragraph() -> None:
         "The data do not show whether the policy beats giving everybody arm = 1: the estimated gain is 105 per row"
     )
     assert unsettled in text
-    assert "chance that it is better: 82 %" in text
+    assert "chance that it beats every single action: 82 %" in text
     assert "The policy clearly beats giving everybody arm = 1: it gains 105" in at_chance(0.99)
     assert "The policy probably beats giving everybody arm = 1" in at_chance(0.93)
     assert "probably no better than giving everybody arm = 1" in at_chance(0.05)
-    assert "chance that it is better: >99.9 %" in at_chance(1.0)  # an estimate never is sure
+    assert "chance that it beats every single action: >99.9 %" in at_chance(1.0)  # an estimate never is sure
+
+
+def test_headline_compares_with_every_single_action() -> None:
+    """Its chance is the smallest over single actions, that of the log apart; bands are gains -+ reach times errors."""
+    summary = three_actions()
+    for item, chance in zip(summary["alternatives"], (0.931, 0.999, 0.998, 0.2), strict=True):
+        item["chance"] = chance
+    html = render(summary)
+    assert "chance that it beats every single action: 93.1 %" in Page(html).text
+    assert "93.1" in re.search(r'data-show="chance">([^<]*)<', html)[1]
+    reach = dict(zip(summary["bands"]["level"], summary["bands"]["reach"], strict=True))[0.95]
+    cells = re.findall(r'data-cell="band"[^>]*>([^<]*)<', html)
+    shown = [cell.replace(",", "").replace("\u2212", "-") for cell in cells]
+    for cell, item in zip(shown[:3], summary["alternatives"], strict=False):
+        ends = [item["gain"] + side * reach * item["gain_se"] for side in (-1, 1)]
+        assert [float(end) for end in cell.split(" to ")] == pytest.approx(ends, abs=5.1e-5)
+    assert shown[3] == "\u2013", "the log's policy is no single action"
+    assert "data-cell" in render(summary | {"bands": None}), "summaries of earlier versions have none"
 
 
 def test_one_action(pages: dict[str, str]) -> None:

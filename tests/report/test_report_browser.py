@@ -241,24 +241,25 @@ def test_defer(visit: Opener, level: float) -> None:
 
 @dataclass
 class Recomputed:
-    """Worth, and value, gain, quantiles and chance of each single action, at other costs: by linearity, with NumPy."""
+    """Worth, and value, gain, quantiles, band and chance of each single action, at other costs: by linearity."""
 
     worth: float
     quantiles: np.ndarray
     values: np.ndarray
     gains: np.ndarray
     gain_quantiles: list[np.ndarray]
+    bands: list[tuple[float, float]]
     chances: list[float]
 
 
-def recompute(summary: dict[str, Any], costs: list[float]) -> Recomputed:
+def recompute(summary: dict[str, Any], costs: list[float], level: float = 0.95) -> Recomputed:
     k = len(summary["actions"])
     change = np.array(costs) - [action["cost"] for action in summary["actions"]]
     mean, covariance = np.array(summary["moments"]["mean"]), np.array(summary["moments"]["covariance"])
-    spread = summary["welfare"]["spread"]
+    reach = np.interp(level, summary["bands"]["level"], summary["bands"]["reach"])
 
     def sd(u: np.ndarray) -> float:
-        return float(np.sqrt(u @ covariance @ u + spread**2))
+        return float(np.sqrt(u @ covariance @ u))
 
     def moved(quantiles: list[float], shift: float, ratio: float) -> np.ndarray:
         q = np.array(quantiles)
@@ -266,13 +267,14 @@ def recompute(summary: dict[str, Any], costs: list[float]) -> Recomputed:
 
     policy, before = np.r_[1.0, np.zeros(k), -change], np.r_[1.0, np.zeros(2 * k)]
     shift = -change @ mean[1 + k :]
-    values, gains, gain_quantiles, chances = [], [], [], []
+    values, gains, gain_quantiles, bands, chances = [], [], [], [], []
     for a in range(k):
         item, single = summary["alternatives"][a], np.eye(1 + 2 * k)[1 + a]
         values.append(item["value"] - change[a])
         gains.append(item["gain"] + shift + change[a])
         now = sd(policy - single)
         gain_quantiles.append(moved(item["gain_quantiles"], shift + change[a], now / sd(before - single)))
+        bands.append((gains[-1] - reach * now, gains[-1] + reach * now))
         chances.append(NormalDist().cdf(gains[-1] / now))
     return Recomputed(
         summary["welfare"]["estimate"] + shift,
@@ -280,6 +282,7 @@ def recompute(summary: dict[str, Any], costs: list[float]) -> Recomputed:
         np.array(values),
         np.array(gains),
         gain_quantiles,
+        bands,
         chances,
     )
 
@@ -298,27 +301,31 @@ def test_costs(visit: Opener, name: str, make: Callable[[], dict[str, Any]], cos
     found.set("#level", "90")
     for a, cost in enumerate(costs):
         found.set(f"#cost-{a}", str(cost))
-    wanted = recompute(summary, costs)
+    wanted = recompute(summary, costs, 0.9)
     best = int(np.argmax(wanted.values))
     assert found.text('.cards [data-show="value"]') == written_as(wanted.worth, places)
     assert found.text('.cards [data-show="span"]') == span(wanted.quantiles, 0.9, places)
     assert found.text('.cards [data-show="gain"]') == written_as(wanted.gains[best], places)
     assert found.text('.cards [data-show="gain_span"]') == span(wanted.gain_quantiles[best], 0.9, places)
+    sure = min(wanted.chances)  # of being better than every single action
+    assert found.text('.cards [data-show="chance"]') == numbers.chance(sure).replace("\u00a0", " ")
     for a in range(len(costs)):
         assert found.cell(a, "value") == written_as(wanted.values[a], places)
         assert found.cell(a, "gain") == written_as(wanted.gains[a], places)
         assert found.cell(a, "span") == span(wanted.gain_quantiles[a], 0.9, places)
+        assert found.cell(a, "band") == " to ".join(written_as(end, places) for end in wanted.bands[a])
         assert found.cell(a, "chance") == numbers.chance(wanted.chances[a]).replace("\u00a0", " ")
         assert found.page.locator(f'[data-row="{a}"] .tagged').is_visible() == (a == best)
     words = ((0.975, "clearly"), (0.9, "probably beats"), (0.1, "do not show"), (0.0, "no better"))
-    key = next(key for least, key in words if wanted.chances[best] >= least)
+    key = next(key for least, key in words if sure >= least)
     assert key in found.text("#s-verdict")
     notice = found.text("#changed")
     for a, cost in enumerate(costs):
         before = summary["actions"][a]["cost"]
         assert (f"costs {numbers.number(cost)} instead of {numbers.number(before)}." in notice) == (cost != before)
     if summary["data"]["feedback"] == "logged":
-        assert found.cell(len(costs), "gain") == "\u2013"  # the moments do not hold the log's policy
+        for name in ("gain", "span", "band", "chance"):  # the moments do not hold the log's policy
+            assert found.cell(len(costs), name) == "\u2013"
     estimate = found.page.locator("#density .estimate").get_attribute("x1")
     assert 40 < float(estimate.rstrip("%")) < 60
     assert found.errors == []

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm, t
 from support.policies import small_study_net
 
 import gbpl
@@ -19,11 +20,12 @@ from gbpl.runtime.warn import collected
 from gbpl.study.numbers import LEVELS, StudyNumbers
 from gbpl.study.study import _prices
 from gbpl.study.summary import PROBABILITIES
+from gbpl.value.dependence import DRAWS
 
 N = 240
 KEYS = [
-    "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "moments", "who",
-    "tree", "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate",
+    "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "bands", "moments",
+    "who", "tree", "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate",
     "settings", "versions", "seconds", "check",
 ]  # fmt: skip
 
@@ -60,13 +62,29 @@ def study():
 
 @pytest.fixture(scope="module")
 def own_choices(study):
-    """Decisions out of fold, from the estimator's own deviations; a one for the action."""
-    deviation = study.fitted._training.fit.deviation
+    """Decisions by fits without the row's fold, from their own deviations; a one for the action."""
+    deviation = study.fitted._training.held_out.deviation
     return np.eye(2)[(deviation[:, 1] >= deviation[:, 0]).astype(int)]
 
 
 def se(values):
     return np.std(values, ddof=1) / np.sqrt(len(values))
+
+
+def pulls(fitted: GBPLNet) -> np.ndarray:
+    """What the dependence of folds adds for each row of two actions: E[z 1{f + t z >= 0}] (Y(1) - Y(0)), f shrunk."""
+    held, scores = fitted._training.held_out, fitted.pseudo_outcomes_
+    gap = np.diff(held.deviation.astype(np.float64), axis=1)
+    variance = np.array([-1.0, 1.0]) @ held.covariance @ [-1.0, 1.0]
+    gap *= np.sqrt(max(0.0, 1.0 - variance / np.mean(gap**2)))
+    half = np.random.default_rng(0).standard_normal(DRAWS // 2)
+    z = np.r_[half, -half]
+    return np.mean(z * (gap + np.sqrt(variance) * z >= 0.0), axis=1) * (scores[:, 1] - scores[:, 0])
+
+
+def learning(mine: np.ndarray, pull: np.ndarray) -> float:
+    """The variance that having learned from the rows adds: sum v_i^2 / (n (n - 1)), and 0.12 of that of the rows."""
+    return np.sum(pull**2) / (len(pull) * (len(pull) - 1)) + 0.12 * se(mine) ** 2
 
 
 def fitted_by_hand(raw: pd.DataFrame, fresh: GBPLNet, encoder: Encoder, **given) -> GBPLNet:
@@ -95,13 +113,17 @@ def test_welfare_and_gains_are_means_of_doubly_robust_scores(study, own_choices)
     summary, scores = study.summary, study.fitted.pseudo_outcomes_
     raw = frame(lost=11).dropna(subset=["earnings"])
     mine = np.sum(own_choices * scores, axis=1)
+    more = learning(mine, pulls(study.fitted))
     assert_allclose(summary["welfare"]["estimate"], mine.mean())
     assert_allclose(summary["welfare"]["se"], se(mine))
+    assert_allclose(summary["welfare"]["spread"], np.sqrt(more))
+    assert 0.12 * se(mine) ** 2 < more < 0.5 * se(mine) ** 2, "folds depend on each other, within reason"
     assert summary["welfare"]["net_of_cost"] is True
     logged = raw["earnings"].to_numpy() - 0.25 * (raw["arm"] == "mail").to_numpy()
     for item, other in zip(summary["alternatives"], [scores[:, 0], scores[:, 1], logged], strict=True):
         assert_allclose([item["value"], item["se"]], [other.mean(), se(other)])
-        assert_allclose([item["gain"], item["gain_se"]], [(mine - other).mean(), se(mine - other)])
+        error = np.sqrt(se(mine - other) ** 2 + learning(mine - other, pulls(study.fitted)))
+        assert_allclose([item["gain"], item["gain_se"]], [(mine - other).mean(), error])
     labels = [item["label"] for item in summary["alternatives"]]
     assert labels == ["everybody gets control", "everybody gets mail", "as logged"]
     assert [item["action"] for item in summary["alternatives"]] == [0, 1, None]
@@ -119,9 +141,11 @@ def test_moments_give_every_error_and_other_costs(study, own_choices):
     summary, scores = study.summary, study.fitted.pseudo_outcomes_
     mine = np.sum(own_choices * scores, axis=1)
     influence = np.column_stack([mine, scores, own_choices])
+    pull = pulls(study.fitted)
+    folds = np.sum(pull**2) / (N * (N - 1)) * np.outer(np.eye(5)[0], np.eye(5)[0])
     mean, covariance = np.array(summary["moments"]["mean"]), np.array(summary["moments"]["covariance"])
     assert_allclose(mean, influence.mean(axis=0))
-    assert_allclose(covariance, np.cov(influence.T) / N, atol=1e-15)
+    assert_allclose(covariance, 1.12 * np.cov(influence.T) / N + folds, atol=1e-15)
     for number, item in enumerate(summary["alternatives"][:2]):
         contrast = np.eye(5)[0] - np.eye(5)[1 + number]
         assert_allclose(contrast @ mean, item["gain"])
@@ -130,31 +154,41 @@ def test_moments_give_every_error_and_other_costs(study, own_choices):
     shift = np.array([-0.5, 1.0])
     moved = np.sum(own_choices * (scores - shift), axis=1)
     at = np.r_[1.0, 0.0, 0.0, -shift]
-    assert_allclose([at @ mean, np.sqrt(at @ covariance @ at)], [moved.mean(), se(moved)])
+    assert_allclose([at @ mean, at @ covariance @ at], [moved.mean(), se(moved) ** 2 + learning(moved, pull)])
     for number in (0, 1):
         against = at - np.eye(5)[1 + number]
         gains = moved - (scores[:, number] - shift[number])
         assert_allclose(against @ mean + shift[number], gains.mean())
-        assert_allclose(np.sqrt(against @ covariance @ against), se(gains))
+        assert_allclose(against @ covariance @ against, se(gains) ** 2 + learning(gains, pull))
 
 
-def test_chances_and_quantiles_are_those_of_the_draws(study, own_choices):
+def test_chances_and_quantiles_are_normal(study, own_choices):
     summary = study.summary
     assert_allclose(PROBABILITIES, (np.arange(201) + 0.5) / 201)
-    for item, baseline in zip([None, *summary["alternatives"]], [None, "control", "mail", "logging"], strict=True):
-        draws = study.fitted.population_welfare(own_choices, rule="deterministic", baseline=baseline).values
-        entry = summary["welfare"] if item is None else item
-        centre = entry["estimate"] if item is None else entry["gain"]
-        error = entry["se"] if item is None else entry["gain_se"]
-        quantiles = entry["quantiles" if item is None else "gain_quantiles"]
-        assert_allclose(quantiles, np.quantile(draws, PROBABILITIES))
-        assert len(quantiles) == 201
-        spread = np.hypot(error, summary["welfare"]["spread"])
-        assert abs(np.mean(quantiles) - centre) < 0.1 * spread
-        assert_allclose(np.std(draws), spread, rtol=0.1)
-        if item is not None:
-            assert entry["chance"] == np.mean(draws > 0.0)
-            assert abs(entry["chance"] - np.mean(np.array(quantiles) > 0.0)) < 1 / 201
+    welfare = summary["welfare"]
+    total = np.hypot(welfare["se"], welfare["spread"])
+    assert_allclose(welfare["quantiles"], welfare["estimate"] + total * norm.ppf(PROBABILITIES))
+    for item in summary["alternatives"]:
+        assert_allclose(item["gain_quantiles"], item["gain"] + item["gain_se"] * norm.ppf(PROBABILITIES))
+        assert_allclose(item["chance"], norm.cdf(item["gain"] / item["gain_se"]))
+        assert abs(item["chance"] - np.mean(np.array(item["gain_quantiles"]) > 0.0)) < 1 / 201
+    draws = study.fitted.population_welfare(own_choices).values
+    assert abs(np.mean(draws) - welfare["estimate"]) < 0.1 * total
+    assert_allclose(np.std(draws), total, rtol=0.1)
+
+
+def test_bands_contain_the_gains_over_all_actions_at_once(study):
+    """Of draws from the covariance of the gains, as many lie wholly within the reach as the level says."""
+    bands, moments = study.summary["bands"], study.summary["moments"]
+    assert_allclose(bands["level"], np.arange(50, 100) / 100)
+    contrast = np.column_stack([np.ones(2), -np.eye(2), np.zeros((2, 2))])
+    covariance = contrast @ np.array(moments["covariance"]) @ contrast.T
+    gains = np.random.default_rng(1).multivariate_normal(np.zeros(2), covariance, 200_000)
+    furthest = np.max(np.abs(gains) / np.sqrt(np.diag(covariance)), axis=1)
+    inside = [np.mean(furthest <= reach) for reach in bands["reach"]]
+    assert_allclose(inside, bands["level"], atol=0.012)
+    assert (np.diff(bands["reach"]) > 0.0).all()
+    assert (np.array(bands["reach"]) > norm.ppf(0.5 + np.array(bands["level"]) / 2)).all(), "wider than one by one"
 
 
 def test_rows_and_roles_are_told(study):
@@ -203,7 +237,7 @@ def test_a_saved_study_is_the_same(study, tmp_path):
 
 def test_the_curve_runs_from_the_default_action_to_the_policy(study, own_choices):
     scores = study.fitted.pseudo_outcomes_
-    mine, usual = np.sum(own_choices * scores, axis=1), scores[:, 0]
+    mine, usual, pull = np.sum(own_choices * scores, axis=1), scores[:, 0], pulls(study.fitted)
     numbers = StudyNumbers(study.fitted, np.argmax(own_choices, axis=1), 0)
     split = np.linspace(0.01, 1.0, N)
     given = np.arange(N) % 2
@@ -213,10 +247,13 @@ def test_the_curve_runs_from_the_default_action_to_the_policy(study, own_choices
     assert first["share"] == 1.0
     assert_allclose([first["welfare"], first["se"]], [usual.mean(), se(usual)])
     assert last["share"] == 0.0
-    assert_allclose([last["welfare"], last["se"]], [mine.mean(), se(mine)])
+    assert_allclose([last["welfare"], last["se"]], [mine.mean(), np.sqrt(se(mine) ** 2 + learning(mine, pull))])
     for point in summary["curve"]:
-        mixed = np.where(split > point["level"], usual, mine)
-        assert_allclose([point["welfare"], point["se"]], [mixed.mean(), se(mixed)])
+        kept = split <= point["level"]
+        mixed = np.where(kept, mine, usual)
+        inflated = (1.0 + 0.12 * kept.mean()) * se(mixed) ** 2  # by the share that the policy decides
+        error = np.sqrt(inflated + np.sum(pull[kept] ** 2) / (N * (N - 1)))
+        assert_allclose([point["welfare"], point["se"]], [mixed.mean(), error])
         assert_allclose(point["share"], np.mean(split > point["level"]))
     assert np.sum(summary["counts"], axis=1).tolist() == [N // 2, N // 2]
     assert_allclose(summary["counts"][0], np.histogram(split[::2], summary["edges"])[0])
@@ -235,7 +272,7 @@ def test_the_studys_own_curve_is_of_its_disagreement(study):
 
 
 def test_calibration_groups_set_what_was_expected_beside_what_came(study):
-    deviation = study.fitted._training.fit.deviation
+    deviation = study.fitted._training.held_out.deviation
     scores = study.fitted.pseudo_outcomes_
     slope = study.fitted.gain_slope_.slope
     assert slope > 0.0
@@ -308,9 +345,13 @@ def test_capacity_is_kept_inside_and_out_of_fold():
     assert limited.policy.rule.prices[0] == 0.0
     assert (gain[:, 0] == 0.0).all()
     assert summary["settings"]["prices"] == list(limited.policy.rule.prices)
-    # Out of fold: those of largest gain, as members that did not see them expect it.
-    outside = limited.fitted.expected_gain()[:, 1]
-    chosen = outside >= np.sort(outside)[-int(0.21 * N)]
+    # Held out: in each fold those of largest gain, as a fit that did not see the fold expects it.
+    outside, chosen = limited.fitted.expected_gain()[:, 1], np.zeros(N, bool)
+    folds = limited.fitted._training.held_out.folds
+    assert_array_equal(np.sort(np.concatenate(folds)), np.arange(N))
+    for fold in folds:
+        assert np.mean(outside[fold] >= 0.0) > 0.21, "the limit binds in every fold"
+        chosen[fold] = outside[fold] >= np.sort(outside[fold])[-int(0.21 * len(fold))]
     scores = limited.fitted.pseudo_outcomes_
     assert_allclose(summary["welfare"]["estimate"], np.where(chosen, scores[:, 1], scores[:, 0]).mean())
     loose = gbpl.learn(raw, **ROLES, capacity={"mail": 0.99}, estimator=small_study_net())
@@ -360,7 +401,7 @@ def test_without_a_limit_the_policy_decides_whatever_the_slope():
             break
     else:
         pytest.fail("no sample without a slope")
-    assert_allclose(study.summary["welfare"]["estimate"], study.fitted.out_of_fold_value().estimate)
+    assert_allclose(study.summary["welfare"]["estimate"], study.fitted.cross_fitted_value().estimate)
     assert (study.decisions.expected_gain == 0.0).all()
 
 
@@ -446,7 +487,9 @@ def test_every_summary_is_plain_json(name):
     if name == "one action for all":
         assert summary["tree"]["fidelity"] is None
         assert summary["actions"][1]["share"] == 1.0
-        assert summary["alternatives"][1]["gain"] == summary["alternatives"][1]["gain_se"] == 0.0
+        same = summary["alternatives"][1]
+        assert (same["gain"], same["chance"]) == (0.0, 0.5)
+        assert 0.0 < same["gain_se"] <= summary["welfare"]["spread"]  # folds may depend on each other, and no more
     if name == "constant outcome":
         assert summary["welfare"]["estimate"] == pytest.approx(2.0)
 
@@ -456,24 +499,36 @@ def test_errors_are_weighted_and_by_group(name):
     raw, given = CASES[name]()
     study = gbpl.learn(raw, **given, estimator=small_study_net())
     summary, scores = study.summary, study.fitted.pseudo_outcomes_
-    deviation = study.fitted._training.fit.deviation
+    deviation = study.fitted._training.held_out.deviation
     chosen = (deviation[:, 1] >= deviation[:, 0]).astype(int)
     weight = WEIGHTS / WEIGHTS.sum() if "weight" in given else np.full(N, 1 / N)
 
-    def judged(values):
-        terms = weight * (values - weight @ values)
-        terms = np.bincount(HOMES, terms) if "group" in given else terms
+    def judged(values, *added):
+        """Mean and standard error; columns of `added` have their squares, summed over groups, in the variance."""
+        terms = weight[:, None] * np.column_stack([values - weight @ values, *added])
+        if "group" in given:
+            terms = np.stack([np.bincount(HOMES, column) for column in terms.T], axis=1)
         return weight @ values, np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1))
 
     mine = scores[np.arange(N), chosen]
-    assert_allclose([summary["welfare"]["estimate"], summary["welfare"]["se"]], judged(mine))
+    pull = pulls(study.fitted)
+
+    def learned(values):
+        return judged(values, pull, np.sqrt(0.12) * (values - weight @ values))
+
+    welfare = summary["welfare"]
+    assert_allclose([welfare["estimate"], welfare["se"]], judged(mine))
+    assert_allclose(np.hypot(welfare["se"], welfare["spread"]), learned(mine)[1])
     mean, covariance = np.array(summary["moments"]["mean"]), np.array(summary["moments"]["covariance"])
     for number, item in enumerate(summary["alternatives"][:2]):
-        assert_allclose([item["gain"], item["gain_se"]], judged(mine - scores[:, number]))
+        assert_allclose([item["gain"], item["gain_se"]], learned(mine - scores[:, number]))
         contrast = np.eye(5)[0] - np.eye(5)[1 + number]
         assert_allclose(np.sqrt(contrast @ covariance @ contrast), item["gain_se"], atol=1e-12)
+        freedom = HOMES.max() if "group" in given else np.inf  # Student's t for groups
+        assert_allclose(item["chance"], t.cdf(item["gain"] / item["gain_se"], freedom))
+        assert_allclose(item["gain_quantiles"], item["gain"] + item["gain_se"] * t.ppf(PROBABILITIES, freedom))
     shares = [judged(chosen == action) for action in (0, 1)]
-    assert_allclose([mean[3:], np.sqrt(np.diag(covariance)[3:])], np.transpose(shares), atol=1e-12)
+    assert_allclose([mean[3:], np.sqrt(np.diag(covariance)[3:] / 1.12)], np.transpose(shares), atol=1e-12)
     order = np.argsort(deviation[:, 1] - deviation[:, 0], kind="stable")
     for number, group in enumerate(summary["calibration"]["groups"]):
         rows = order[number * N // 5 : (number + 1) * N // 5]
@@ -483,8 +538,10 @@ def test_errors_are_weighted_and_by_group(name):
         error = np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1))
         assert_allclose([group["estimate"], group["se"]], [part @ came, error])
     curve = summary["disagreement"]["curve"][3]
-    mixed = np.where(study.decisions.disagreement > curve["level"], scores[:, 0], mine)
-    assert_allclose([curve["welfare"], curve["se"]], judged(mixed))
+    away = study.decisions.disagreement > curve["level"]
+    mixed = np.where(away, scores[:, 0], mine)
+    inflated = np.sqrt(0.12 * (weight @ ~away)) * (mixed - weight @ mixed)  # by the share that the policy decides
+    assert_allclose([curve["welfare"], curve["se"]], judged(mixed, np.where(away, 0.0, pull), inflated))
 
 
 def test_rows_of_weight_zero_are_left_out(study):

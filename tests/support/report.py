@@ -76,6 +76,7 @@ def example(
     columns = np.column_stack([(values * chosen).sum(1), values, chosen])
     moments_mean, covariance = columns.mean(0), np.cov(columns.T) / rows
     estimate, se = float(moments_mean[0]), float(np.sqrt(covariance[0, 0]))
+    covariance[0, 0] += spread**2
     taken = rng.choice(k, rows, p=propensities) if logged else None
     best = int(np.argmax(moments_mean[1 : 1 + k]))
     alternatives = [
@@ -109,6 +110,7 @@ def example(
                 "net_of_cost": any(costs),
             },
             "alternatives": alternatives,
+            "bands": bands(covariance, k),
             "moments": {"mean": moments_mean, "covariance": covariance},
             "who": who(x, chosen, disagreement > 0.5, features),
             "tree": tree(x, action, features, k),
@@ -154,19 +156,29 @@ def alternative(
     label: str, action: int | None, policy: np.ndarray, values: np.ndarray, spread: float, best: bool
 ) -> dict[str, Any]:
     gain = policy - values
-    gain_se = gain.std(ddof=1) / np.sqrt(len(gain))
-    total = np.hypot(gain_se, spread)
+    total = np.hypot(gain.std(ddof=1) / np.sqrt(len(gain)), spread)
     return {
         "label": label,
         "action": action,
         "value": values.mean(),
         "se": values.std(ddof=1) / np.sqrt(len(values)),
         "gain": gain.mean(),
-        "gain_se": gain_se,
+        "gain_se": total,
         "gain_quantiles": gain.mean() + total * NORMAL,
         "chance": NormalDist().cdf(gain.mean() / total) if total > 0 else 0.5,
         "best": best,
     }
+
+
+def bands(covariance: np.ndarray, k: int) -> dict[str, Any]:
+    """Standard errors within which the gains over all single actions lie together, by level."""
+    contrast = np.column_stack([np.ones(k), -np.eye(k), np.zeros((k, k))])
+    of_gains = contrast @ covariance @ contrast.T
+    se = np.sqrt(np.diag(of_gains))
+    draws = np.random.default_rng(0).multivariate_normal(np.zeros(k), of_gains, 4000, check_valid="ignore")
+    furthest = np.max(np.abs(draws[:, se > 0]) / se[se > 0], axis=1, initial=0.0)
+    levels = np.arange(50, 100) / 100
+    return {"level": levels, "reach": np.quantile(furthest, levels)}
 
 
 def data_of(
@@ -510,6 +522,7 @@ def tiny() -> dict[str, Any]:
              "gain_quantiles": None, "chance": None, "best": False}
             for a, name in enumerate("ab")
         ],
+        "bands": None,
         "moments": None,
         "who": [],
         "tree": None,

@@ -211,11 +211,12 @@ def test_members_of_one_fold_share_their_forest() -> None:
 
 
 def test_last_layers_are_fitted_to_the_features_by_other_trees() -> None:
-    """The same stack by hand: a linear score on the features of `grow`."""
+    """The same stack by hand: a linear score on the features of `grow`, with steps of twice the size."""
     x, target = stepped_targets(rows=ROWS)
     own = [m for m in folds_and_zetas() if m.fold == 1]
     _, phi = SMALL.grow(StackProblem(x, target, own), own[0])
-    linear = fit_stack(phi, target, own, Binary(), Linear(), config=CONFIG)
+    steps = replace(CONFIG, learning_rate=2.0 * CONFIG.learning_rate)
+    linear = fit_stack(phi, target, own, Binary(), Linear(), config=steps)
     stack = fit_stack(x, target, folds_and_zetas(), Binary(), SMALL, config=CONFIG)
     chosen = stack.find(fold=1)
     for name in ("weight", "bias"):

@@ -25,6 +25,7 @@ from gbpl.estimators.training import Training
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.pseudo_outcomes import ipw
 from gbpl.models.base import FixedFeatures
+from gbpl.path.held_out import hold_out
 from gbpl.path.path import PathFit, fit_paths
 from gbpl.path.plan import PathProblem, PathSettings, Table
 from gbpl.report.numbers import percent
@@ -118,7 +119,8 @@ class _Refits:
         fewer = [_taken(base, rows) for rows in picked]
         without = [_with_x(base, _changed(base.feedback.x, places, 0.0)) for places in groups.values()]
         noise = [self._noise(base, rng) for _ in range(NOISE_DRAWS)]
-        fits = _fitted([base, *seeds, *causes, *fewer, *without, *noise], report)
+        solved = base.settings.solved  # what is solved does not stop on its fold, and is held out as it is
+        fits = _fitted([base, *seeds, *causes, *fewer, *without, *(noise if solved else ())], report)
         policies = iter([_decided(fit) for fit in fits])
         own = next(policies)
         rows = np.arange(n)
@@ -137,10 +139,9 @@ class _Refits:
             ),
         ]
         left = changes(len(without))
-        gains = []
-        for done, (fit, problem) in enumerate(zip(fits[-NOISE_DRAWS:], noise, strict=True), start=len(fits)):
-            report(done)
-            gains.append(_gain_over_chance(fit, problem.feedback))
+        report(len(fits))
+        on_held_out = list(policies) if solved else [one_hot_rule(held.deviation) for held in hold_out(noise)]
+        gains = [_gain_over_chance(table, one.feedback) for table, one in zip(on_held_out, noise, strict=True)]
         suspects = {str(one.details["column"]) for one in before if one.name == LEAK and one.verdict != "passed"}
         suspects |= {c for one in before if one.name == COLUMNS for c in one.details.get("columns", ())}
         findings = [on_noise(gains, tests), *stable]
@@ -258,7 +259,6 @@ def _change(
     return Change(share, _value(after, feedback) - _value(before, feedback))
 
 
-def _gain_over_chance(fit: PathFit, feedback: FullFeedback) -> float:
-    """Value of the policy on rows that nothing saw, less that of choosing at random; what is solved never stops."""
-    decided = _decided(fit) if fit.settings.solved else one_hot_rule(fit.untouched())
+def _gain_over_chance(decided: Float[np.ndarray, "row action"], feedback: FullFeedback) -> float:
+    """Value of the policy on rows that nothing saw, less that of choosing at random."""
     return (_value(decided, feedback) - _value(np.full_like(decided, 1.0 / decided.shape[1]), feedback)).estimate

@@ -27,6 +27,7 @@ from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.posterior.problem import PosteriorError
 from gbpl.surrogates import Surrogate
 from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
+from gbpl.value.gains import Gains, gains_over
 from gbpl.value.sensitivity import GAMMAS, Sensitivity
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ class FittedPolicy(Policy):
 
         It is slope (d_a(x) - d_default(x)), where d is the policy's deviation from uniform and the slope outcome units
         per unit of it (`gain_slope_`), hence in the order of `predict_proba`. Where zetas are averaged it is the
-        posterior's mean. Without `X`: for the rows of the fit, by members that did not train on them, with one slope
-        and level for all rows.
+        posterior's mean. Without `X`: for the rows of the fit, by fits that saw nothing of their fold.
 
         With a `level` it is a `GainInterval` of such tables: `gain`, and the ends `low` and `high` of intervals that
         contain the gain of an action for a row with that probability, over rows.
@@ -153,13 +153,16 @@ class FittedPolicy(Policy):
         check_is_fitted(self)
         if self.gain_slope_ is None:
             raise ValueError("expected_gain needs a committee, got committee=None; its slope is estimated out of fold")
-        own = None if X is not None else self.training("give X").fit.pooled
-        deviation = self._deviation(X) if own is None else own
         labels = self.actions_.tolist()
         if default is not None and default not in labels:
             raise ValueError(f"default must be one of the actions {labels}, got {default!r}")
         number = 0 if default is None else labels.index(default)
-        gain = self.gain_slope_.gains(deviation, number)
+        if X is not None:
+            gain = self.gain_slope_.gains(self._deviation(X), number)
+        else:
+            held = self.training("give X").held_out
+            unit = self.gain_slope_.slope if self.effect_ is None else 1.0
+            gain = unit * (held.gain - held.gain[:, [number]]).astype(np.float64)
         if level is None:
             return gain
         if not 0.0 < level < 1.0:
@@ -178,11 +181,11 @@ class FittedPolicy(Policy):
         return posterior.gain_interval(training.feedback.x if X is None else X, level, default)
 
     def reliability(self, *, groups: int = 5) -> Reliability:
-        """Whether rows of which the policy is sure gain what they should, by their own outcomes, out of fold.
+        """Whether rows of which the policy is sure gain what they should, by their own outcomes.
 
         Rows of the fit are divided into `groups` by the probability that their most probable action is the best; each
         group's expected gain stands beside the estimated one (`decisions.reliability`, `plots.plot_reliability`).
-        Effects are those of members that did not train on the row, with the spread of the whole posterior.
+        Effects are those of fits that saw nothing of the row's fold, with the spread of the whole posterior.
         """
         training = self._committee_training("reliability", "dr")
         posterior = training.posterior()
@@ -217,17 +220,6 @@ class FittedPolicy(Policy):
 
     # -- value --------------------------------------------------------------------------------------------
 
-    def cross_fitted_value(self, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None) -> Value:
-        """The value of the policy, from the rows it learned from, each decided by members that have not seen it.
-
-        Each row is decided by members that neither trained nor stopped on its fold, with zetas weighted by the other
-        folds and, with logged feedback, scores whose outcome models saw nothing of the fold. These members are fitted
-        at the first call; they learn from fewer rows, so their value is a little below that of the committee.
-        `baseline` is as in `value`.
-        """
-        training = self._committee_training("cross_fitted_value", estimator)
-        return training.evaluator(estimator).value(training.untouched, rule=rule, baseline=baseline)
-
     def sensitivity(
         self, gammas: Sequence[float] = GAMMAS, *, baseline: Any = None, level: float = 0.95
     ) -> Sensitivity:
@@ -241,46 +233,54 @@ class FittedPolicy(Policy):
         training = self._committee_training("sensitivity", "dr")
         return training.sensitivity(baseline, gammas, level)
 
-    def out_of_fold_value(
+    def cross_fitted_value(
         self, policy: Any = None, *, estimator: str = "dr", rule: str = "deterministic", baseline: Any = None
     ) -> Value:
-        """The value of the policy, from the rows of the fit, each decided by members that did not train on it.
+        """The value of the policy, from the rows it learned from, each decided by a fit that saw nothing of its fold.
 
-        They did stop on it: `cross_fitted_value` is stricter, at the price of another fit. With a `policy` (a label,
-        one label per row, or probabilities) it is the value of that policy on the same rows. `baseline` is as in
-        `value`.
+        For each fold the whole fit is repeated without it: members, stopping, the choice of zetas and models, levels
+        and outcome models (`path.held_out`), at the first call. The standard error counts the rows, that the fits of
+        different folds depend on each other (`value.dependence`), and that they learned from fewer rows than the
+        policy, for which the value is raised by what the posterior expects of the others (docs/calibration.md).
+
+        `baseline` is as in `value`. A `policy` derived from the held-out one by a rule (under a capacity, say), one
+        label or row of probabilities for each row, is evaluated instead, or a single label: everybody gets it.
         """
-        training = self._committee_training("out_of_fold_value", estimator)
-        decided = training.fit.out_of_fold if policy is None else policy
-        return training.evaluator(estimator).value(decided, rule=rule, baseline=baseline)
+        training = self._committee_training("cross_fitted_value", estimator)
+        if policy is not None and np.ndim(policy) == 0:  # one action for everybody was not learned
+            return training.evaluator(estimator).value(policy, rule=rule, baseline=baseline)
+        decided = training.untouched if policy is None else policy
+        return training.value(decided, estimator=estimator, rule=rule, baseline=baseline)
+
+    def gains(self, policy: Any = None, *, estimator: str = "dr", rule: str = "deterministic") -> Gains:
+        """Gains of the policy over giving everybody one action, for each action, from rows that nothing of it saw.
+
+        Intervals one by one and bands for all actions together, and the chance that it is better than every single
+        action (`value.gains`); `policy`, `estimator` and `rule` are as in `cross_fitted_value`.
+        """
+        training = self._committee_training("gains", estimator)
+        value = self.cross_fitted_value(policy, estimator=estimator, rule=rule)
+        single = [option for option in training.evaluator(estimator).alternatives() if option.action is not None]
+        return gains_over(value, [option.label for option in single], [option.value for option in single])
 
     def population_welfare(
         self, policy: Any = None, *, rule: str = "deterministic", estimator: str = "dr", baseline: Any = None,
         draws: int = 4000, seed: int = 0,
     ) -> Draws:  # fmt: skip
-        """Draws of the policy's welfare in the population, from the rows of the fit alone, with all of its uncertainty.
+        """Draws of the policy's welfare in the population: `cross_fitted_value` plus its error.
 
-        A draw is the out-of-fold value, plus a normal error with its standard error (the rows are a sample), plus the
-        deviation of a posterior draw of the committee (another sample would have given another policy), which is where
-        eta comes in. That deviation is taken on training rows, with outcomes as the committee estimates them. A model
-        without a last layer (trees, functions) has no such draw: its members are refitted once, with random row
-        weights, and the deviation is a draw of Student's t with the variance of the committee's welfare over refits.
-        That leaves out how the weights of the zetas would vary, which moves the randomized policy most.
-
-        Out of fold means that each row is decided by the members that did not train on it. They did stop on it, which
-        makes them look a little better, and they learned from fewer rows than the committee, which costs about as much;
-        `cross_fitted_value` avoids the first at the price of another fit, but not the second.
-
-        With a `baseline`, as in `value`, it is the gain over that; draws with the same seed belong together. A `policy`
-        derived from this one by a rule (under a capacity, say), decided for each row out of fold, is evaluated instead.
+        The error is normal, or Student's t where rows come in groups. With a `baseline` it is the gain over that; draws
+        with the same seed belong together. `policy` is as in `cross_fitted_value`.
         """
-        training = self._committee_training("population_welfare", estimator)
-        value = self.out_of_fold_value(policy, estimator=estimator, rule=rule, baseline=baseline)
-        rng = np.random.default_rng([seed, 3])
-        spread = training.spread(rule, draws, seed)
-        values = value.estimate + value.se * rng.standard_normal(draws) + rng.choice(spread, draws)
+        self._committee_training("population_welfare", estimator)
+        if draws < 1:
+            raise ValueError(f"draws must be >= 1, got {draws}; try 4000")
+        value = self.cross_fitted_value(policy, estimator=estimator, rule=rule, baseline=baseline)
+        error = np.random.default_rng([seed, 3]).standard_normal(draws)
+        if np.isfinite(value.freedom):
+            error *= np.sqrt(value.freedom / np.random.default_rng([seed, 4]).chisquare(value.freedom, draws))
         what = "population welfare" if baseline is None else "gain in population welfare"
-        return Draws(values, f"{what} of the {rule} policy")
+        return Draws(value.estimate + value.se * error, f"{what} of the {rule} policy")
 
     def check(self, *, names: Sequence[str] | None = None, seed: int = 0, progress: bool | None = None) -> CheckReport:
         """Try to break the result on the rows of the fit: a `CheckReport` with a verdict in words for each test.

@@ -40,7 +40,8 @@ __all__ = ["GBPLNet"]
 
 LARGE = 200_000  # rows beyond which networks learn in passes, and a sample of the rows is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; policies are weighed by the first
-BESIDE = (ForestFeatures(),)  # the models beside the network in model="auto"
+NETWORK, BESIDE = MLP(hidden=(64, 64)), (ForestFeatures(),)  # the models of model="auto"
+STEPS = FitConfig(learning_rate=2e-3, patience=6)  # and their training
 
 
 class GBPLNet(FittedPolicy):
@@ -318,9 +319,13 @@ class GBPLNet(FittedPolicy):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     @property
+    def _steps(self) -> FitConfig | None:
+        return STEPS if self.averages_models and self.fit_config is None else self.fit_config
+
+    @property
     def score_model(self) -> Any:
         """The first of the models that are fitted."""
-        return as_model(MLP() if self.model is None or self.averages_models else self.model)
+        return as_model(NETWORK if self.averages_models else MLP() if self.model is None else self.model)
 
     def path_settings(self, count: int, seed: int) -> PathSettings:
         """Settings of the fit for `count` actions; `eta` and `zetas` are None if they follow from the data."""
@@ -333,7 +338,7 @@ class GBPLNet(FittedPolicy):
             prior_sd=self.prior_sd,
             committee=bool(self.committee),
             seed=seed,
-            config=self.fit_config,
+            config=self._steps,
             device=self.device,
             progress=self.progress,
             beside=BESIDE if self.averages_models else (),
@@ -355,7 +360,7 @@ class GBPLNet(FittedPolicy):
             committee=self.committee,
             validation_fraction=self.validation_fraction,
             seed=seed,
-            fit_config=self.fit_config,
+            fit_config=self._steps,
             device=device,
             progress=self.progress,
         )

@@ -7,10 +7,11 @@ from typing import Any
 
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.estimators.together import fit_together
+from gbpl.estimators.training import hold_out_together
 from gbpl.feedback.read import ARGUMENTS
 from gbpl.runtime.engines import in_chunks
 
-__all__ = ["fit_many"]
+__all__ = ["fit_many", "hold_out_many"]
 
 FITS_PER_TASK = 8
 
@@ -57,6 +58,11 @@ def fit_many(policies: Sequence[GBPLNet], data: Sequence[Mapping[str, Any]], *, 
     for policy, training, rows in zip(policies, fit_together(requests), feedback, strict=True):
         policy.remember(training, rows.source)
     return list(policies)
+
+
+def hold_out_many(policies: Sequence[GBPLNet]) -> None:
+    """Fit policies again without each of their folds, as one stack, for their `cross_fitted_value` and `gains`."""
+    hold_out_together([policy.training("fit it again") for policy in policies])
 
 
 def _fit_pairs(pairs: Sequence[tuple[GBPLNet, Mapping[str, Any]]]) -> list[GBPLNet]:

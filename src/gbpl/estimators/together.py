@@ -48,10 +48,11 @@ class Request:
 def fit_together(requests: Sequence[Request]) -> list[Training]:
     """Fit each request to its own rows; those that share their settings are fitted as one stack."""
     nuisances = _nuisances(requests)
-    problems = [_problem(request, known) for request, known in zip(requests, nuisances, strict=True)]
+    made = [partial(_problem, request, known) for request, known in zip(requests, nuisances, strict=True)]
+    problems = [problem() for problem in made]
     return [
-        Training(fit, problem.feedback, known)
-        for fit, problem, known in zip(fit_paths(problems), problems, nuisances, strict=True)
+        Training(fit, problem.feedback, known, again)
+        for fit, problem, known, again in zip(fit_paths(problems), problems, nuisances, made, strict=True)
     ]
 
 
@@ -72,13 +73,14 @@ def _problem(request: Request, nuisances: Nuisances | None) -> PathProblem:
     feedback, shares, construction = request.feedback, request.corrections, request.construction
     if nuisances is None:
         assert isinstance(feedback, FullFeedback)
-        tables = [Table([feedback.outcomes], feedback.scale)]
+        several = bool(request.settings.beside)
+        tables = [Table([feedback.outcomes], feedback.scale, path=auto_path(1.0, several=several))]
         return PathProblem(feedback, tables, request.folds, request.settings)
     scores = _scores(request, nuisances)
     weighing = FullFeedback(
         feedback.x, scores(correction=shares[0]), feedback.weights, feedback.actions, feedback.groups
     )
-    tables = [_table(nuisances, weighing, scores, share) for share in shares]
+    tables = [_table(nuisances, weighing, scores, share, several=bool(request.settings.beside)) for share in shares]
     modelled: Any = None
     if request.settings.beside and construction == "dr" and len(tables) > 1:
         modelled = scores(correction=0.0)
@@ -95,10 +97,12 @@ def _scores(request: Request, nuisances: Nuisances) -> Callable[..., Any]:
     return lambda correction=0.0, fold=None: bounded(correction=0.0, fold=fold)
 
 
-def _table(nuisances: Nuisances, feedback: FullFeedback, scores: Callable[..., Any], correction: float) -> Table:
+def _table(
+    nuisances: Nuisances, feedback: FullFeedback, scores: Callable[..., Any], correction: float, *, several: bool
+) -> Table:
     """What members learn from: where possible, for each fold scores that do not depend on its rows."""
     scale = replace(feedback, outcomes=scores(correction=correction)).scale
-    path = auto_path(correction)
+    path = auto_path(correction, several=several)
     if nuisances.fold_means is None:
         return Table([scores(correction=correction)], scale, correction, path)
     each = [scores(correction=correction, fold=fold) for fold in range(len(nuisances.fold_means))]

@@ -7,36 +7,39 @@ computed once and kept.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gbpl.estimators.base import check_positive
 from gbpl.feedback.full import FullFeedback
-from gbpl.fitting.apply import has_last_layer
+from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
 from gbpl.nuisance.confounding import Confounding, sensitivity
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.off_policy import log_evaluator
+from gbpl.path.held_out import HeldOut, hold_out, out_of_fold
 from gbpl.path.path import PathFit
+from gbpl.path.plan import PathProblem
 from gbpl.posterior.bootstrap import Bootstrap, fit_bootstrap
 from gbpl.posterior.committee import CommitteePosterior
 from gbpl.posterior.eta import EtaChoice, information_matching, refit_matching, safe_bayes
-from gbpl.posterior.influence import estimated_outcomes
 from gbpl.posterior.last_layer import LastLayer
 from gbpl.posterior.methods import METHODS, member_posterior
 from gbpl.posterior.posterior import Posterior
 from gbpl.posterior.problem import PosteriorError
-from gbpl.posterior.refits import Refits, refit
+from gbpl.value.dependence import fold_dependence
+from gbpl.value.estimate import Value
 from gbpl.value.evaluate import Evaluator
 from gbpl.value.sensitivity import Sensitivity
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from jaxtyping import Float
 
-__all__ = ["AUTO_CALIBRATION", "Training"]
+__all__ = ["AUTO_CALIBRATION", "Training", "hold_out_together"]
 
 CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
     "information_matching": information_matching,
@@ -44,20 +47,27 @@ CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
     "safe_bayes": safe_bayes,
 }
 AUTO_CALIBRATION = "information_matching"  # of eta="auto"
-SPREAD_ROWS = 4_000  # of the posterior's share in the population welfare
-SPREAD_REFITS = 20  # at least, for the same share of a model without a last layer
 KEPT_POSTERIOR = 100 << 20  # bytes of Cholesky factors up to which the default posterior is kept
 DRAWS = 400
+LEARNED = 0.12  # of the variance of rows, what learning from them adds in any design; see `Training.learned`
 
 
 class Training:
-    """A fit: `feedback` has the outcomes, or pseudo-outcomes, that its members were weighed by."""
+    """A fit: `feedback` has the outcomes, or pseudo-outcomes, that its members were weighed by.
 
-    def __init__(self, fit: PathFit, feedback: FullFeedback, nuisances: Nuisances | None) -> None:
-        self.fit, self.feedback, self.nuisances = fit, feedback, nuisances
+    `problem` makes what was fitted, to fit it again without each fold; None where members learned in passes.
+    """
+
+    def __init__(
+        self,
+        fit: PathFit,
+        feedback: FullFeedback,
+        nuisances: Nuisances | None,
+        problem: Callable[[], PathProblem] | None = None,
+    ) -> None:
+        self.fit, self.feedback, self.nuisances, self.problem = fit, feedback, nuisances, problem
         self._posterior: Posterior | None = None
-        self._refits: dict[str, Refits] = {}
-        self._spreads: dict[tuple[str, int, int], Float[np.ndarray, " draw"]] = {}
+        self._dependence: dict[tuple[str, str], Float[np.ndarray, "row direction"]] = {}
 
     def evaluator(self, estimator: str) -> Evaluator:
         """Evaluates policies of the training rows by their own outcomes."""
@@ -65,10 +75,67 @@ class Training:
             return Evaluator.of_outcomes(replace(self.feedback, source=self.feedback.x))
         return log_evaluator(self.nuisances.feedback, self.nuisances, estimator)
 
+    # -- value --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def held_out(self) -> HeldOut:
+        """The policy of each row by a fit that saw nothing of its fold: the path fitted again without each fold."""
+        return out_of_fold(self.fit) if self.problem is None else hold_out([self.problem()])[0]
+
     @cached_property
     def untouched(self) -> Float[np.ndarray, "row action"]:
-        """Policy of each row by members that neither trained nor stopped on its fold: another fit."""
-        return self.fit.untouched()
+        """Action probabilities of the policy of each row by a fit that saw nothing of its fold."""
+        return policy_of_deviation(self.held_out.deviation)
+
+    def value(self, policy: Any, *, estimator: str, rule: str, baseline: Any = None) -> Value:
+        """Value on the rows of the fit of a policy that was made of `held_out`, with the error of learning it."""
+        evaluator = self.evaluator(estimator)
+        value = evaluator.value(policy, rule=rule, baseline=baseline)
+        own = np.array_equal(evaluator.table(policy, rule), evaluator.table(self.untouched, rule))
+        return self.learned(value, estimator, rule, own=own)
+
+    def learned(self, value: Value, estimator: str, rule: str, *, own: bool = True) -> Value:
+        """A value of held-out decisions as that of the policy that learned from all rows.
+
+        The error counts that folds depend on each other (`value.dependence`), and that outcome models, zetas, models
+        and levels were learned from these rows too: by simulation (docs/calibration.md) errors are then larger by a
+        sixteenth than the rows alone say, whatever the design. The fits without a fold learned from fewer rows. By the
+        posterior mean of the effects, what was learned from all rows decides better by
+
+            sum_a (delta_a(x) - delta_a^held(x)) theta_a(x),
+
+        which is added to each row's value; half of its mean is allowed for in the error, as no row has checked it. Not
+        so for decisions that are not the policy's `own`, such as those within a capacity.
+        """
+        key = estimator, rule
+        if key not in self._dependence:
+            held, evaluator = self.held_out, self.evaluator(estimator)
+            count = len(evaluator.actions)
+            constant = [np.broadcast_to(row, (evaluator.n, count)) for row in np.eye(count)]
+            single = np.stack([evaluator.value_of(table).influence for table in constant], axis=1)
+
+            def play(scores: np.ndarray, rows: slice) -> np.ndarray:
+                return _played(scores, held.unit[rows, None], rule)
+
+            self._dependence[key] = fold_dependence(held.gain, held.covariance, single, play)
+        more = self._more(rule) if own else np.zeros(len(value.influence))
+        mean = float(np.average(more, weights=value.weights))
+        return replace(
+            value, influence=value.influence + more, dependence=self._dependence[key], allowance=0.5 * abs(mean),
+            inflation=LEARNED,
+        )  # fmt: skip
+
+    def _more(self, rule: str) -> Float[np.ndarray, " row"]:
+        """What the policy gains on each row over the held-out one, by the posterior mean of the effects."""
+        fit, held = self.fit, self.held_out
+        if fit.effect is None:
+            return np.zeros(len(fit.x))
+        mean = fit.effect.mean
+        committee = combined_deviation(fit.model, fit.settings.surrogate, fit.params, fit.policy_weights, fit.x)
+        theta = mean.deviation(committee) * mean.unit
+        units = np.full((len(theta), 1), mean.unit), held.unit[:, None]
+        ours, theirs = (_played(part, unit, rule) for part, unit in zip((theta, held.gain), units, strict=True))
+        return np.sum((ours - theirs) * theta, axis=1) / fit.effect.doubt
 
     def sensitivity(self, baseline: Any, gammas: Sequence[float], level: float, policy: Any = None) -> Sensitivity:
         """Bounds of the untouched policy's value, or another's, under hidden confounding."""
@@ -78,8 +145,9 @@ class Training:
             )
         decided = self.untouched if policy is None else policy
         return sensitivity(
-            self._confounding, self.evaluator("dr"), decided, baseline=baseline, gammas=gammas, level=level
-        )
+            self._confounding, self.evaluator("dr"), decided, baseline=baseline, gammas=gammas, level=level,
+            learned=partial(self.learned, estimator="dr", rule="deterministic", own=policy is None),
+        )  # fmt: skip
 
     @cached_property
     def _confounding(self) -> Confounding:
@@ -172,31 +240,20 @@ class Training:
             return problems
         return [replace(problem, eta=precision * problem.zeta) for problem in problems]
 
-    def spread(self, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
-        """Welfare of posterior draws of the committee on training rows, less its mean; computed once.
 
-        Outcomes are those that the committee estimates: the rows' own have been used in the fit. At a given zeta
-        and without a last layer there is no such draw, and the spread is that of refits.
-        """
-        if not self.averages and not has_last_layer(self.fit.model):
-            return self._refitted_spread(rule, draws, seed)
-        key = rule, min(draws, DRAWS), seed
-        if key not in self._spreads:
-            fit = self.fit
-            rows = np.random.default_rng([seed, 2]).permutation(len(fit.x))[:SPREAD_ROWS]
-            outcomes = estimated_outcomes(fit)[rows] * fit.scale
-            welfare = self.posterior().welfare(
-                self.feedback.x[rows], outcomes, rule=rule, draws=key[1], seed=seed,
-                sample_weight=None if self.feedback.weights is None else self.feedback.weights[rows],
-            )  # fmt: skip
-            self._spreads[key] = welfare.values - welfare.values.mean()
-        return self._spreads[key]
+def _played(
+    scores: Float[np.ndarray, "*draw row action"], unit: Float[np.ndarray, "row 1"], rule: str
+) -> Float[np.ndarray, "*draw row action"]:
+    """What a rule makes of expected effects in outcome units."""
+    count = scores.shape[-1]
+    if rule == "deterministic":
+        return np.eye(count)[deterministic(scores)]
+    return policy_of_deviation((scores / unit).reshape(-1, count)).reshape(scores.shape)
 
-    def _refitted_spread(self, rule: str, draws: int, seed: int) -> Float[np.ndarray, " draw"]:
-        """Draws with the variance of the committee's welfare over refits with random row weights; refitted once."""
-        fit = self.fit
-        if rule not in self._refits:
-            self._refits[rule] = refit(fit, refits=max(SPREAD_REFITS, len(fit.every)), rule=rule)
-        made = self._refits[rule]
-        sd = np.sqrt(made.variance / fit.thinning) * fit.scale
-        return sd * np.random.default_rng([seed, 2]).standard_t(made.freedom, draws)
+
+def hold_out_together(trainings: Sequence[Training]) -> None:
+    """Make what is held out of several fits as one stack, as `held_out` would for each."""
+    waiting = [one for one in trainings if "held_out" not in one.__dict__]
+    again = {number: one.problem() for number, one in enumerate(waiting) if one.problem is not None}
+    for number, made in zip(again, hold_out(list(again.values())), strict=True):
+        waiting[number].__dict__["held_out"] = made  # as the cached property would keep it

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["additive_means", "averaged_propensity", "convex_weights", "forest_means", "mixture_weights"]
 
-TREES, LEAF, SHARE = 100, 3, 0.5  # of the forests: trees, rows per leaf, share of the features tried at a split
-SEEN_ROWS = 50_000  # rows a tree sees at most
+TREES, LEAF, SHARE = 60, 3, 0.5  # of the forests: trees, rows per leaf, share of the features tried at a split
+SEEN, SEEN_ROWS = 0.5, 50_000  # share of the rows that a tree of the outcomes sees, and rows that any sees at most
 KNOTS = 5
 RIDGES = tuple(10.0 ** np.arange(-1.0, 4.5, 0.5))  # pseudo-rows by which the additive model is shrunk
 PROPENSITY_LEAF = 20
@@ -146,7 +146,7 @@ def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
         own = rows[feedback.action[rows] == action]
         forest = RandomForestRegressor(
             TREES, min_samples_leaf=LEAF, max_features=SHARE, oob_score=oob, n_jobs=-1, random_state=seed,
-            max_samples=min(1.0, SEEN_ROWS / len(own)),
+            max_samples=min(SEEN, SEEN_ROWS / len(own)),
         )  # fmt: skip
         weights = None if feedback.weights is None else feedback.weights[own]
         return forest.fit(x[own], y[own], sample_weight=weights), own

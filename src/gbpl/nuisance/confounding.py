@@ -12,7 +12,7 @@ large samples. A forest that is wrong about quantiles makes them wider.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -196,6 +196,7 @@ def sensitivity(
     rule: str = "deterministic",
     gammas: Sequence[float] = GAMMAS,
     level: float = 0.95,
+    learned: Callable[[Value], Value] = lambda value: value,
 ) -> Sensitivity:
     """Bounds of a policy's value and gain; the policy and baseline as users give them.
 
@@ -218,7 +219,7 @@ def sensitivity(
         other = evaluator.table(baseline, rule)
         one = other[0].max() == 1.0 and np.all(other == other[0])
         name = str(evaluator.actions[np.argmax(other[0])]) if one else "the baseline"
-    return sensitivity_of(confounding.bounds, table, other, name, gammas=asked, level=level)
+    return sensitivity_of(confounding.bounds, table, other, name, gammas=asked, level=level, learned=learned)
 
 
 def _best_other(evaluator: Evaluator, table: Float[np.ndarray, "row action"]) -> Any:

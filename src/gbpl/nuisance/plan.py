@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "Plan", "fit_plans"]
 
+AUTO_NETWORK = MLP(hidden=(64, 64))  # beside a forest and an additive regression
+
 
 class Job(NamedTuple):
     """One outcome model: it learns from `known`, and predicts `held` (fold `number`, with a share) and `part`."""
@@ -138,14 +140,21 @@ class Plan(NamedTuple):
         by_learner["forest"] = forest_means(feedback, self.folds, seed=seed)
         by_learner["additive"] = additive_means(feedback, self.folds)
         rows = np.arange(len(feedback))
-        shares = convex_weights(
-            np.column_stack([means[rows, feedback.action] for means, _ in by_learner.values()]),
-            feedback.outcome, feedback.weights,
-        )  # fmt: skip
+
+        def shares_by(tables: Sequence[Any], known: Int[np.ndarray, " row"]) -> Float[np.ndarray, " learner"]:
+            predictions = np.column_stack([means[known, feedback.action[known]] for means in tables])
+            weights = None if feedback.weights is None else feedback.weights[known]
+            return convex_weights(predictions, feedback.outcome[known], weights)
+
+        shares = shares_by([part for part, _ in by_learner.values()], rows)
         means: Any = sum(share * part for share, (part, _) in zip(shares, by_learner.values(), strict=True))
         fold_means: Any = None
         if network.fold_means is not None:
-            fold_means = sum(share * part for share, (_, part) in zip(shares, by_learner.values(), strict=True))
+            fold_means = np.zeros_like(network.fold_means)
+            for number, fold in enumerate(self.outer or ()):  # by rows and models that know nothing of the fold
+                tables = [part[number] for _, part in by_learner.values() if part is not None]
+                own = shares_by(tables, np.setdiff1d(rows, fold, assume_unique=True))
+                fold_means[number] = sum(share * table for share, table in zip(own, tables, strict=True))
         named = dict(zip(by_learner, shares.tolist(), strict=True))
         return replace(network, means=means, fold_means=fold_means, shares=named)
 
@@ -162,7 +171,7 @@ def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
             done[number] = plan.nuisances(plan.constant())
         else:
             network = settings.outcome_model is None or settings.averages
-            model = as_model(MLP() if network else settings.outcome_model)
+            model = as_model((AUTO_NETWORK if settings.averages else MLP()) if network else settings.outcome_model)
             width = plan.feedback.context.shape[1]
             key = model, plan.columns, settings.fit_config, settings.device, settings.progress, width
             together.setdefault(key, []).append(number)

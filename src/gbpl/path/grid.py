@@ -8,12 +8,15 @@ from dataclasses import dataclass
 __all__ = ["AUTO_PATH", "MODEL_PATH", "SIDE_PATH", "TableGrid", "auto_path"]
 
 AUTO_PATH = (10.0, 3.0, 1.0, 0.1, 0.001)  # from the regression end to the direct-welfare end
-SIDE_PATH = (3.0, 0.3)  # of the models beside the first
 MODEL_PATH = (3.0, 0.1)  # of the outcome model's table alone: it has no noise, zetas differ little, and two are enough
+SHORT_PATH, SHORT_MODEL_PATH = (3.0, 1.0, 0.1), (1.0,)  # of a network that has other models beside it
+SIDE_PATH = (3.0, 0.3)  # of those models
 
 
-def auto_path(correction: float) -> tuple[float, ...]:
+def auto_path(correction: float, *, several: bool = False) -> tuple[float, ...]:
     """Zetas of a table with this share of the doubly robust correction, where the user names none."""
+    if several:
+        return SHORT_PATH if correction > 0.0 else SHORT_MODEL_PATH
     return AUTO_PATH if correction > 0.0 else MODEL_PATH
 
 

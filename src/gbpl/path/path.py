@@ -24,7 +24,7 @@ from gbpl.fitting.apply import (
     policy_of_deviation,
 )  # fmt: skip
 from gbpl.fitting.convergence import warn_if_unfinished
-from gbpl.fitting.members import Member, fold_rows
+from gbpl.fitting.members import Member
 from gbpl.fitting.stack import StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models.base import FixedFeatures, GrownModel, ScoreModel
 from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PathFit", "fit_paths", "weighed_fit"]
 
-STOPPING_PARTS = 5
 MANY_REORDERED = 0.05  # of the rows: more are worth a warning
 
 
@@ -54,8 +53,7 @@ class PathFit:
     `thinning` times as many that were learned from, and each row of the sample stands for that many in the posterior;
     `curvatures` are then the members' Gauss-Newton matrices by all rows, over `thinning`, where they are known.
     Where zetas are averaged, `effect` has the expected effects that are played in place of the committee's deviation,
-    and `outside` those by the rows outside each fold. `pooled` is `deviation` with one slope and level for all rows,
-    so that rows of different folds can be ranked: a fold whose own rows gained little has a high level outside it.
+    and `outside` those by the rows outside each fold.
     """
 
     standardizer: Standardizer
@@ -79,50 +77,11 @@ class PathFit:
     curvatures: tuple[Float[np.ndarray, "weight weight"], ...] | None = None
     effect: EffectFit | None = None
     outside: tuple[Effect, ...] = ()
-    pooled: Float[np.ndarray, "row action"] | None = None
 
     @property
     def out_of_fold(self) -> Float[np.ndarray, "row action"] | None:
         """Policy of each row by members that did not train on it; None without a committee."""
         return None if self.deviation is None else policy_of_deviation(self.deviation)
-
-    def untouched(self) -> Float[np.ndarray, "row action"]:
-        """Policy of each row by members that neither trained nor stopped on its fold: another fit of the stack.
-
-        Choosing the best epoch on a fold makes a member look good there. These stop on a fifth of the other rows.
-        """
-        assert self.fold_weights is not None
-        members, weights = [], []
-        for member in self.every:
-            number, entry = member.fold, member.entry
-            if self.fold_weights[number, entry] == 0.0:
-                continue
-            part = fold_rows(len(member.train), STOPPING_PARTS, seed=member.seed)[0]
-            left = np.setdiff1d(np.arange(len(member.train)), part, assume_unique=True)
-            given = member.weights
-            members.append(
-                replace(
-                    member,
-                    train=member.train[left],
-                    validation=member.train[part],
-                    weights=None if given is None else given[left],
-                    validation_weights=None if given is None else given[part],
-                )
-            )
-            weights.append(self.fold_weights[number, entry])
-        settings = self.settings
-        stack = self.fit_again(members)
-        policy = np.empty((len(self.x), settings.surrogate.n_actions), np.float32)
-        for number, fold in {m.fold: m.validation for m in self.every}.items():
-            chosen = stack.find(fold=number)
-            multiplier = np.array([weights[i] for i in chosen])
-            deviation = combined_deviation(
-                self.model, settings.surrogate, stack.select(chosen), multiplier, self.x[fold]
-            )
-            policy[fold] = policy_of_deviation(
-                self.outside[number or 0].deviation(deviation) if self.outside else deviation
-            )
-        return policy
 
     def fit_again(self, members: Sequence[Member]) -> StackFit:
         """Fit copies of members, each with its own model, to the same tables."""
@@ -275,7 +234,7 @@ def weighed_fit(
     _warn_if_reordered(path, settings.surrogate)
     deviation = fold_weights = None
     if settings.committee:
-        deviation = np.empty((len(x), settings.surrogate.n_actions), np.float32)
+        deviation = np.zeros((len(x), settings.surrogate.n_actions), np.float32)
         fold_weights = np.empty((len(folds), len(path.zeta)))
         for number, fold in enumerate(folds):
             others = _weighed([part for other, part in enumerate(sums) if other != number], weigh)
@@ -286,13 +245,11 @@ def weighed_fit(
             deviation[fold] = combined_deviation(model, settings.surrogate, params, fold_weights[number], x[fold])
     effect: EffectFit | None = None
     outside: list[Effect] = []
-    pooled = deviation
     if deviation is not None and settings.zetas is None:
         feedback = plan.problem.feedback
         effect, outside = fit_effect(
             x, feedback.outcomes, deviation, folds, weights=feedback.weights, thinning=thinning, unit=plan.scale
         )
-        pooled = effect.mean.deviation(deviation)
         for own, fold in zip(outside, folds, strict=True):
             deviation[fold] = own.deviation(deviation[fold])
     count = len(folds)
@@ -329,7 +286,6 @@ def weighed_fit(
         thinning=thinning,
         effect=effect,
         outside=tuple(outside),
-        pooled=pooled,
     )
 
 

@@ -13,8 +13,8 @@ from gbpl.plots.colours import BLUE, GREEN, GREY, ORANGE, RED, SKY
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gbpl.coverage import CoverageStudy
     from gbpl.estimators.fitted import FittedPolicy
+    from gbpl.eta_coverage import EtaCoverage
     from gbpl.path.out_of_fold import ZetaPath
     from gbpl.posterior.eta import EtaChoice
 
@@ -65,7 +65,7 @@ def plot_eta(choice: EtaChoice, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def plot_coverage(study: CoverageStudy, *, ax: Axes | None = None) -> Axes:
+def plot_coverage(study: EtaCoverage, *, ax: Axes | None = None) -> Axes:
     """Coverage of each level's intervals with two standard errors each way, the paper's two figures.
 
     With four etas or more it is drawn over eta, one line per level; with fewer, over the nominal level, one line per

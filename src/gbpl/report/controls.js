@@ -9,20 +9,19 @@ function chosenEntry(level) {
 }
 
 // Values at the costs of the page. With u the weights of (policy, actions, shares) in a gain, its mean moves by what the
-// costs add, and its variance is u'Cu + spread^2; quantiles move with the mean and widen with the standard deviation.
+// costs add, and its variance is u'Cu; quantiles move with the mean and widen with the standard deviation.
 function shifts() {
   const change = state.costs.map((cost, a) => cost - figures.costs[a]);
   if (!change.some((value) => value !== 0)) return null;
   const count = figures.labels.length;
   const { mean, covariance } = figures.moments;
-  const spread = figures.spread ?? 0;
   const sd = (action, changes) => {
     const u = new Array(1 + 2 * count).fill(0);
     u[0] = 1;
     changes.forEach((value, a) => { u[1 + count + a] = -value; });
     if (action !== null) u[1 + action] = -1;
     const rows = covariance.map((row) => row.reduce((sum, c, j) => sum + c * u[j], 0));
-    return Math.sqrt(Math.max(rows.reduce((sum, value, i) => sum + value * u[i], 0), 0) + spread * spread);
+    return Math.sqrt(Math.max(rows.reduce((sum, value, i) => sum + value * u[i], 0), 0));
   };
   const none = change.map(() => 0);
   const policy = -change.reduce((sum, value, a) => sum + value * mean[1 + count + a], 0);
@@ -48,6 +47,13 @@ function chanceOf(gain, sd) {
   return gain > 0 ? 1 : gain < 0 ? 0 : 0.5;
 }
 
+// Bands contain the gains over all single actions at once; their reach is in standard errors, by level.
+function bandOf(action, gain, se, level) {
+  if (action === null || !known(gain) || !known(se) || !figures.reaches.length) return [null, null];
+  const [, reach] = figures.reaches.reduce((a, b) => (Math.abs(b[0] - level) < Math.abs(a[0] - level) ? b : a));
+  return [gain - reach * se, gain + reach * se];
+}
+
 const plus = (value, shift) => (known(value) ? value + shift : null);
 
 function compute() {
@@ -55,12 +61,16 @@ function compute() {
   const { level } = state;
   const quantiles = other ? moved(figures.quantiles, other.policy, other.widen) : figures.quantiles;
   const rows = figures.alternatives.map((item, place) => {
-    if (other && item.action === null) return { place, action: null, known: false, value: null, gain: null, chance: null };
+    if (other && item.action === null) {
+      return { place, action: null, known: false, value: null, gain: null, band: [null, null], chance: null };
+    }
     const gain = other ? plus(item.gain, other.gain(item.action)) : item.gain;
     const own = other ? moved(item.quantiles, other.gain(item.action), other.gainWiden(item.action)) : item.quantiles;
     const [low, high] = interval(own, level) ?? [null, null];
+    const se = other && item.action !== null ? other.gainSd(item.action) : item.se;
     return {
-      place, action: item.action, gain, low, high, widest: interval(own, 0.99), known: known(gain) && Boolean(own),
+      place, action: item.action, gain, low, high, band: bandOf(item.action, gain, se, level),
+      widest: interval(own, 0.99), known: known(gain) && Boolean(own),
       value: other ? plus(item.value, other.value(item.action)) : item.value,
       chance: other && known(gain) ? chanceOf(gain, other.gainSd(item.action)) : item.chance,
     };
@@ -68,6 +78,8 @@ function compute() {
   let best = rows[figures.best] ?? null;
   if (other) best = rows.filter((row) => row.action !== null && known(row.value)).reduce((a, b) => (b.value > a.value ? b : a));
   rows.forEach((row) => { row.best = row === best; });
+  const single = rows.filter((row) => row.action !== null).map((row) => row.chance);
+  if (best) best.sure = single.every(known) ? Math.min(...single) : null;
   const [low, high] = interval(quantiles, level) ?? [null, null];
   return { changed: Boolean(other), other, estimate: plus(figures.estimate, other ? other.policy : 0), low, high, rows, best };
 }
@@ -93,8 +105,8 @@ const level = () => percent(state.level);
 
 function verdictOf(best) {
   if (best && best.action === figures.only) return ["same", "Nothing to gain"];
-  if (!best || !known(best.gain) || !known(best.chance)) return ["unknown", "Not known"];
-  const [, key, badge] = figures.verdicts.find(([least]) => best.chance >= least);
+  if (!best || !known(best.gain) || !known(best.sure)) return ["unknown", "Not known"];
+  const [, key, badge] = figures.verdicts.find(([least]) => best.sure >= least);
   return [key, badge];
 }
 
@@ -109,7 +121,7 @@ function showDecision({ changed, estimate, low, high, best }) {
   if (!best) return;
   const gain = {
     best: figures.labels[best.action], gain: money(best.gain), low: money(best.low), high: money(best.high),
-    chance: chance(best.chance), level: level(), best_value: money(best.value), value: worth.value,
+    chance: chance(best.sure), level: level(), best_value: money(best.value), value: worth.value,
   };
   const [key, badge] = verdictOf(best);
   say("s-verdict", key, gain);
@@ -140,6 +152,7 @@ function showAlternatives({ estimate, rows }) {
     showCell(line, "value", money(row.value), row.value);
     showCell(line, "gain", money(row.gain), row.gain);
     showCell(line, "span", ends(row.low, row.high), row.low);
+    showCell(line, "band", ends(...row.band), row.band[0]);
     showCell(line, "chance", chance(row.chance), row.chance);
     line.querySelector(".tagged").hidden = !row.best;
   });
@@ -233,7 +246,7 @@ function speak(now) {
   byId("spoken").textContent = sentence("spoken", {
     level: level(), value: money(now.estimate), low: money(now.low), high: money(now.high),
     best: figures.labels[now.best.action], gain: money(now.best.gain), gain_low: money(now.best.low),
-    gain_high: money(now.best.high), chance: chance(now.best.chance),
+    gain_high: money(now.best.high), chance: chance(now.best.sure),
   });
 }
 

@@ -111,14 +111,15 @@ def _figures(study: Study, views: Mapping[str, Any]) -> dict[str, Any]:
         "costs": [cost for _, cost in costs],
         "estimate": study.welfare.get("estimate"),
         "quantiles": study.welfare.get("quantiles"),
-        "spread": study.welfare.get("spread"),
         "curve": None if curve is None else {"x": curve.x, "height": curve.height},
         "alternatives": [
             {key: item.get(key) for key in ("action", "value", "gain", "chance")}
+            | {"se": item.get("gain_se")}
             | {"quantiles": item.get("gain_quantiles")}
             for item in study.alternatives
         ],
         "best": study.best,
+        "reaches": study.reaches,
         "moments": study.summary.get("moments") if costs else None,
         "deferral": None if deferral is None else {"level": deferral["level"], "curve": deferral["curve"]},
         "groups": [] if views["calibration"] is None else views["calibration"]["groups"],

@@ -20,7 +20,7 @@ LONGEST_NAME = 60  # letters of a name in a sentence; tables have all of it
 PARTS = (
     "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
     "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "check", "certificate", "settings",
-    "versions", "seconds",
+    "versions", "seconds", "bands",
 )  # fmt: skip
 DATA = (
     "source", "rows", "dropped", "feedback", "outcome", "action", "outcomes", "features", "controls", "propensity",
@@ -57,6 +57,29 @@ class Study:
     def only(self) -> int | None:
         """Column of the action that everybody gets, where there is such a one."""
         return next((a for a, action in enumerate(self.actions) if action.get("share") == 1.0), None)
+
+    @property
+    def chance(self) -> float | None:
+        """Chance that the policy is better than every single action: the smallest of the chances one by one."""
+        single = [item.get("chance") for item in self.alternatives if item.get("action") is not None]
+        known = [chance for chance in single if chance is not None]
+        return min(known) if known and len(known) == len(single) else None
+
+    def band(self, place: int, level: float = LEVEL) -> tuple[float, float] | None:
+        """Of the gain over a single action, together with those over all others."""
+        item = self.alternatives[place]
+        gain, se = item.get("gain"), item.get("gain_se")
+        if item.get("action") is None or gain is None or se is None or not self.reaches:
+            return None
+        _, reach = min(self.reaches, key=lambda pair: abs(pair[0] - level))
+        return gain - reach * se, gain + reach * se
+
+    @property
+    def reaches(self) -> list[tuple[float, float]]:
+        """Levels of bands, and the standard errors that a band of that level reaches to each side."""
+        bands = self.summary.get("bands") or {}
+        pairs = zip(bands.get("level") or [], bands.get("reach") or [], strict=False)
+        return [(level, reach) for level, reach in pairs if level is not None and reach is not None]
 
     def called(self, label: Any) -> str:
         """The name in sentences of an action by its label."""

@@ -46,7 +46,7 @@ def _verdict(study: Study) -> tuple[str, str, dict[str, str]]:
     """Key of the pattern that says whether the policy beats the best single action, its badge, and its values."""
     best = study.best
     chosen = study.alternatives[best] if best is not None else {}
-    sure, gain = chosen.get("chance"), chosen.get("gain")
+    sure, gain = study.chance, chosen.get("gain")
     key, badge = words.verdict(sure if gain is not None else None)
     if best is not None and study.only == chosen.get("action"):
         key, badge = "same", "Nothing to gain"
@@ -86,7 +86,7 @@ def alternatives(study: Study) -> dict[str, Any] | None:
     places, best = study.places, study.best
     rows = []
     for place, item in enumerate(study.alternatives):
-        ends = study.gain_interval(place)
+        ends, band = study.gain_interval(place), study.band(place)
         rows.append(
             {
                 "label": str(item.get("label")),
@@ -94,6 +94,7 @@ def alternatives(study: Study) -> dict[str, Any] | None:
                 "value": Cell(number(item.get("value"), places), item.get("value")),
                 "gain": Cell(number(item.get("gain"), places), item.get("gain")),
                 "span": Cell(span(ends, places)["span"], ends[0] if ends else None),
+                "band": Cell(span(band, places)["span"], band[0] if band else None),
                 "chance": Cell(chance(item.get("chance")), item.get("chance")),
             }
         )

@@ -25,7 +25,7 @@ VERDICTS = (  # from this chance on: key of the pattern, words of the badge
     (0.0, "unlikely", "Probably not"),
 )
 LEAST = 0.005  # importance of a feature worth naming
-_BETTER = "{level} interval {low} to {high}; chance that it is better: {chance:b}"
+_BETTER = "{level} interval {low} to {high}; chance that it beats every single action: {chance:b}"
 PATTERNS = {
     "worth": "Under it, the mean of {outcome:name} is {value:b} per row ({level} interval {low} to {high}).",
     "worth_net": "Under it, the mean of {outcome:name} less costs is {value:b} per row "

@@ -1,24 +1,26 @@
-"""What a study says about its policy, out of fold: against alternatives, at other costs, with rows handed to a person.
+"""What a study says about its policy: against alternatives, at other costs, with rows handed to a person.
 
-Every value is a mean over rows of one number per row (`value.estimate`), so differences and mixtures of policies come
-with their errors at no cost.
+Every value is by decisions of fits that saw nothing of the row's fold (`path.held_out`), and a mean over rows of one
+number per row (`value.estimate`), so differences and mixtures of policies come with their errors at no cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import t
 
 from gbpl.estimators.gbplnet import GBPLNet
-from gbpl.posterior.posterior import Draws
 from gbpl.posterior.problem import PosteriorError
-from gbpl.value.estimate import Value
+from gbpl.value.estimate import Value, value_covariance
 from gbpl.value.evaluate import LOGGING
+from gbpl.value.gains import gains_over
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 __all__ = ["LEVELS", "PROBABILITIES", "StudyNumbers"]
 
@@ -27,29 +29,28 @@ LEVELS = np.linspace(0.0, 1.0, 21)
 GROUPS = 5
 
 
-def _quantiles(draws: Draws) -> list[float]:
-    quantiles: list[float] = np.quantile(draws.values, PROBABILITIES).tolist()
+def _quantiles(value: Value) -> list[float]:
+    quantiles: list[float] = (value.estimate + value.se * t.ppf(PROBABILITIES, value.freedom)).tolist()
     return quantiles
 
 
 class StudyNumbers:
-    """A fitted policy under a rule: `decided` are its actions out of fold, column numbers."""
+    """A fitted policy under a rule: `decided` are its held-out actions, column numbers."""
 
     def __init__(self, policy: GBPLNet, decided: Int[np.ndarray, " row"], default: int) -> None:
         self.policy, self.default = policy, default
         self.labels = policy.actions_.tolist()
         self.table: Float[np.ndarray, "row action"] = np.eye(len(self.labels))[decided]
-        evaluator = policy.training("learn again").evaluator("dr")
-        self.value = evaluator.value(self.table)
-        self.options = evaluator.alternatives()
+        self.value = policy.cross_fitted_value(self.table)
+        self.options = policy.training("learn again").evaluator("dr").alternatives()
         self.single = [option.value for option in self.options if option.action is not None]
+        self.gains = gains_over(self.value, self.labels, self.single)
 
     def welfare(self) -> dict[str, Any]:
-        """Estimate and error, and draws of it, in which the posterior's spread is added to that of the rows."""
-        draws = self.policy.population_welfare(self.table, rule="deterministic")
-        spread = float(np.sqrt(max(draws.sd**2 - self.value.se**2, 0.0)))
-        estimate, se = self.value.estimate, self.value.se
-        return {"estimate": estimate, "se": se, "spread": spread, "quantiles": _quantiles(draws)}
+        """Estimate; the error that rows would have under a given policy, and what learning it adds; quantiles."""
+        estimate, se = self.value.estimate, replace(self.value, dependence=None, allowance=0.0, inflation=0.0).se
+        spread = float(np.sqrt(max(self.value.se**2 - se**2, 0.0)))
+        return {"estimate": estimate, "se": se, "spread": spread, "quantiles": _quantiles(self.value)}
 
     def alternatives(self) -> list[dict[str, Any]]:
         """Giving everybody one action, for each action, and the policy that wrote the log."""
@@ -59,8 +60,6 @@ class StudyNumbers:
             if option.action is None and LOGGING in self.labels:
                 continue
             gain = self.value - option.value
-            baseline = LOGGING if option.action is None else self.labels[option.action]
-            draws = self.policy.population_welfare(self.table, rule="deterministic", baseline=baseline)
             listed.append(
                 {
                     "label": option.label,
@@ -69,43 +68,52 @@ class StudyNumbers:
                     "se": option.value.se,
                     "gain": gain.estimate,
                     "gain_se": gain.se,
-                    "gain_quantiles": _quantiles(draws),
-                    "chance": draws.above(0.0),
+                    "gain_quantiles": _quantiles(gain),
+                    "chance": gain.probability_positive,
                     "best": option.action == best,
                 }
             )
         return listed
 
+    def bands(self) -> dict[str, list[float]]:
+        """Standard errors that bands around the gains over all single actions reach to each side, by level."""
+        levels = np.arange(50, 100) / 100.0
+        return {"level": levels.tolist(), "reach": [self.gains.reach(level) for level in levels]}
+
     def moments(self) -> dict[str, Any]:
         """Estimates of the policy's value, each action's, and each action's share under the policy, with covariance.
 
-        sum_g (sum_{i in g} w_i (v_i - V)) (...)' G / (G - 1), weights summing to one: what a report needs to change the
-        costs.
+        It is what a report needs to change the costs.
         """
         first = self.value
         shares = [Value(column, "share", first.weights, first.groups) for column in self.table.T]
         values: Sequence[Value] = [first, *self.single, *shares]
-        weight = np.ones(len(self.table)) if first.weights is None else first.weights
-        terms = np.stack([weight * (value.influence - value.estimate) / weight.sum() for value in values])
-        if first.groups is not None:
-            place = np.unique(first.groups, return_inverse=True)[1]
-            terms = np.stack([np.bincount(place, row) for row in terms])
-        count = terms.shape[1]
-        covariance = terms @ terms.T * (count / max(count - 1, 1))
-        return {"mean": [value.estimate for value in values], "covariance": covariance.tolist()}
+        return {"mean": [value.estimate for value in values], "covariance": value_covariance(values).tolist()}
 
     def disagreement(
         self, split: Float[np.ndarray, " row"], given: Int[np.ndarray, " row"], level: float
     ) -> dict[str, Any]:
         """Rows by disagreement and action, and the value where those above a level get the default action instead."""
-        usual = self.single[self.default].influence
         curve = []
         for at in sorted({*LEVELS.tolist(), level}):
             away = split > at
-            value = Value(np.where(away, usual, self.value.influence), "mix", self.value.weights, self.value.groups)
+            value = self._handed_over(away)
             curve.append({"level": at, "share": float(away.mean()), "welfare": value.estimate, "se": value.se})
         counts = [np.histogram(split[given == a], LEVELS)[0].tolist() for a in range(len(self.labels))]
         return {"level": level, "edges": LEVELS.tolist(), "counts": counts, "curve": curve}
+
+    def _handed_over(self, away: Bool[np.ndarray, " row"]) -> Value:
+        """The value where some rows get the default action: of those nothing was learned that adds to the error."""
+        value, usual = self.value, self.single[self.default].influence
+        learned = None if value.dependence is None else np.where(away[:, None], 0.0, value.dependence)
+        kept = 1.0 - float(np.average(away, weights=value.weights))
+        return replace(
+            value,
+            influence=np.where(away, usual, value.influence),
+            dependence=learned,
+            allowance=kept * value.allowance,
+            inflation=kept * value.inflation,
+        )
 
     def calibration(self) -> dict[str, Any]:
         """How the loss scale was chosen, and whether expected gains agree with estimated ones."""
@@ -125,7 +133,8 @@ class StudyNumbers:
         gain = self.policy.expected_gain(default=self.labels[self.default])
         best = np.argmax(np.where(np.arange(gain.shape[1]) == self.default, -np.inf, gain), axis=1)
         expected = gain[np.arange(len(gain)), best]
-        done = self.policy.out_of_fold_value(np.eye(gain.shape[1])[best]) - self.single[self.default]
+        evaluator = self.policy.training("learn again").evaluator("dr")
+        done = evaluator.value(np.eye(gain.shape[1])[best]) - self.single[self.default]
         groups = []
         for rows in np.array_split(np.argsort(expected, kind="stable"), GROUPS):
             weights = None if done.weights is None else done.weights[rows]

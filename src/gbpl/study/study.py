@@ -59,14 +59,13 @@ class Study:
 def _ruled(
     policy: GBPLNet, frozen: SavedPolicy, data: TableFeedback, terms: Terms, notes: list[str]
 ) -> tuple[Rule, Int[np.ndarray, " row"]]:
-    """The rule, and what it decides for each row out of fold; both within the capacities, each at its own prices."""
+    """The rule, and what it decides for each held-out row; both within the capacities, each at its own prices."""
     default = data.labels.index(terms.default)
     rule = Rule(default, terms.defer)
-    deviation = policy.training("learn again").fit.deviation
+    held = policy.training("learn again").held_out
     slope = policy.gain_slope_
-    assert deviation is not None
     assert slope is not None
-    decided = deterministic(deviation)
+    decided = deterministic(held.deviation)
     if not terms.capacity:
         return rule, decided
     limits = {data.labels.index(label): share for label, share in terms.capacity.items()}
@@ -77,8 +76,9 @@ def _ruled(
     if slope.slope == 0.0 and prices.any():
         notes.append("the data do not bear out who gains most, so nobody gets an action of limited capacity")
     outside = policy.expected_gain(default=terms.default)
-    away = _prices(outside, decided, slope.slope, limits, default)
-    decided = priced_action(outside, away) if away.any() else decided
+    for fold in held.folds:  # each was learned apart, and keeps within the limits by itself
+        away = _prices(outside[fold], decided[fold], slope.slope, limits, default)
+        decided[fold] = priced_action(outside[fold], away) if away.any() else decided[fold]
     return Rule(default, terms.defer, tuple(prices.tolist())), decided
 
 

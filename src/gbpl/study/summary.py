@@ -1,7 +1,7 @@
 """The results of a study, as plain JSON without rows: everything the report and the terminal say.
 
-Values are out of fold: the rows' own outcomes (or doubly robust scores) under decisions of members that did not train
-on them. Who gets what is that of the policy that was fitted to all rows.
+Values are the rows' own outcomes (or doubly robust scores) under decisions of fits that saw nothing of their fold. Who
+gets what is that of the policy that was fitted to all rows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SENSITIVITY_LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StudyParts:
-    """What a summary is made of; `decided` are the actions out of fold, column numbers, by the rule of the study."""
+    """What a summary is made of; `decided` are the held-out actions, column numbers, by the rule of the study."""
 
     policy: GBPLNet
     data: TableFeedback
@@ -78,6 +78,7 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "default": rule.default,
         "welfare": numbers.welfare() | {"net_of_cost": any(parts.cost.values())},
         "alternatives": numbers.alternatives(),
+        "bands": numbers.bands(),
         "moments": numbers.moments(),
         "who": by_feature(parts.frame, parts.encoder, data.kept, given, deferred, len(place)),
         "tree": imitation(data.feedback.x, parts.encoder, given),

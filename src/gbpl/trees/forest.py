@@ -13,7 +13,7 @@ trees that two rows share a leaf of), so that a forest has as many features as a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,8 @@ __all__ = ["ForestFeatures"]
 SIZE = 4.0  # root mean square of the features of a row: weights of order one make scores of order one
 BAG_ROWS = 20_000  # rows a tree sees at most: its few leaves need no more
 ROWS = 8_192
-OVERSAMPLED, ROUNDS = 16, 8  # directions beyond those asked for, and products, of the leading components
+OVERSAMPLED, ROUNDS = 16, 4  # directions beyond those asked for, and products, of the leading components
+FASTER = 2.0  # steps of the last layers, whose objective is nearly quadratic, than those of networks
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,9 @@ class ForestFeatures:
                 grown, phi = self.grow(problem, members[0])
                 places[-1].append((len(flat), numbers, grown))
                 flat.append(_renumbered(problem, members, phi))
-        stacks = fit_stacks(flat, objective, Linear(), config=config, device=device, progress=progress)
+        steps = config or FitConfig()
+        steps = replace(steps, learning_rate=FASTER * steps.learning_rate)
+        stacks = fit_stacks(flat, objective, Linear(), config=steps, device=device, progress=progress)
         return [_joined(problem, stacks, own) for problem, own in zip(problems, places, strict=True)]
 
     def grow(
@@ -197,13 +200,18 @@ class ForestFeatures:
         columns = (leaf + leaves * np.arange(self.trees)).ravel()
         starts = np.arange(0, leaf.size + 1, self.trees)
         indicators = scipy.sparse.csr_matrix((used.ravel(), columns, starts), (len(leaf), count))
-        mean = np.asarray(indicators.mean(axis=0)).ravel()
-        covariance = (indicators.T @ indicators).toarray() / len(leaf) - np.outer(mean, mean)
+        mean = np.asarray(indicators.mean(axis=0), np.float32).ravel()
         made = np.zeros((self.trees, leaves, self.components), np.float32)
-        if np.trace(covariance) < 1e-9:  # no tree has a split
+        total = indicators.multiply(indicators).sum() / len(leaf) - float(mean @ mean)
+        if total < 1e-9:  # no tree has a split
             return made
-        kept = min(self.components, count - 1)
-        values, vectors = _leading(covariance, kept)
+        kept, across = min(self.components, count - 1), indicators.T.tocsr()
+
+        def times(block: np.ndarray) -> np.ndarray:
+            """The covariance times a block, without forming it: rows have one leaf per tree."""
+            return across @ (indicators @ block) / len(leaf) - np.outer(mean, mean @ block)
+
+        values, vectors = _leading(times, count, kept)
         vectors = vectors * np.sign(vectors.sum(axis=0) + 1e-30)
         size = SIZE / np.sqrt(max(float(np.sum(values)), 1e-12))
         made[:, :, :kept] = (size * vectors).reshape(self.trees, leaves, kept)
@@ -222,10 +230,12 @@ def _grown(
     feature, threshold = np.zeros(nodes, np.int32), np.full(nodes, np.inf, np.float32)
     if len(rows) < 2 * settings.min_leaf:
         return feature, threshold
-    tree = DecisionTreeRegressor(
+    grower = DecisionTreeRegressor(
         max_depth=settings.depth, min_samples_leaf=settings.min_leaf, max_features=settings.max_features,
         random_state=seed,
-    ).fit(x[rows], target[offset + rows], sample_weight=weights).tree_  # fmt: skip
+    )  # fmt: skip
+    outcome = target[offset + rows].astype(np.float64)  # as it is wanted: checks would take longer than small trees
+    tree = grower.fit(x[rows], outcome, sample_weight=weights, check_input=False).tree_
     waiting = [(0, 0)]
     while waiting:
         place, number = waiting.pop()
@@ -237,16 +247,16 @@ def _grown(
     return feature, threshold
 
 
-def _leading(matrix: Float[np.ndarray, "row row"], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Leading eigenvalues and eigenvectors of a symmetric matrix, by block iteration (Halko et al. 2011).
+def _leading(times: Callable[[np.ndarray], np.ndarray], size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Leading eigenvalues and vectors of a symmetric matrix from its products, by block iteration (Halko et al. 2011).
 
     A few products of whole blocks take a tenth of the time of Lanczos steps, which are products with single vectors.
     """
-    start = np.random.default_rng(0).standard_normal((len(matrix), min(count + OVERSAMPLED, len(matrix))))
-    block = start.astype(matrix.dtype)
+    start = np.random.default_rng(0).standard_normal((size, min(count + OVERSAMPLED, size)))
+    block = start.astype(np.float32)
     for _ in range(ROUNDS):
-        block, _ = np.linalg.qr(matrix @ block)
-    values, turn = np.linalg.eigh(block.T @ (matrix @ block))
+        block, _ = np.linalg.qr(times(block))
+    values, turn = np.linalg.eigh(block.T @ times(block))
     return values[-count:], block @ turn[:, -count:]
 
 

@@ -6,12 +6,12 @@ policies and the error of that difference all follow from those numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.stats import t
 
 from gbpl.feedback.pseudo_outcomes import doubly_robust, ipw, of_logged_action
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ESTIMATORS", "Value", "check_estimator_name", "logged_value", "mean_value", "needs_outcome_model",
-    "off_policy_value",
+    "off_policy_value", "value_covariance",
 ]  # fmt: skip
 
 
@@ -30,7 +30,11 @@ class Value:
 
     `influence` holds one number per row: the estimate is their (weighted) mean, and its standard error
     sqrt(sum_g (sum_{i in g} w_i (influence_i - estimate))^2 G / (G - 1)) / sum w over groups g, which are the rows
-    where none are given. Subtracting two values of the same rows gives the difference with its own error:
+    where none are given. A cross-fitted value has a `dependence` too, from folds that decide each other
+    (`value.dependence`), whose squares, summed over groups likewise, are added to the variance, an `inflation` of the
+    variance of the rows, and an `allowance`, a standard deviation, for what is in the estimate by extrapolation.
+    Subtracting two values of the same rows gives
+    the difference with its own error:
 
     >>> rows = np.array([1.0, 3.0])
     >>> (Value(rows, "dr") - Value(rows - 1, "dr")).se
@@ -42,34 +46,41 @@ class Value:
     weights: Float[np.ndarray, " row"] | None = None
     groups: Int[np.ndarray, " row"] | None = None
     what: str = "value"
+    dependence: Float[np.ndarray, "row direction"] | None = None
+    allowance: float = 0.0
+    inflation: float = 0.0
 
     @property
     def estimate(self) -> float:
         """The (weighted) mean of the influence values."""
         return float(np.average(self.influence, weights=self.weights))
 
-    @property
-    def _terms(self) -> Float[np.ndarray, " group"]:
-        weights = np.ones(len(self.influence)) if self.weights is None else self.weights
-        terms = weights * (self.influence - self.estimate) / weights.sum()
+    def _summed(self, rows: Float[np.ndarray, "row *column"]) -> Float[np.ndarray, "group *column"]:
+        """Sums over groups of rows times their share of the weight; groups without rows do not count."""
+        share = np.full(len(rows), 1.0 / len(rows)) if self.weights is None else self.weights / self.weights.sum()
+        weighted = rows * share.reshape(-1, *[1] * (rows.ndim - 1))
         if self.groups is None:
-            return terms
-        return np.bincount(np.unique(self.groups, return_inverse=True)[1], terms)  # groups without rows do not count
+            return weighted
+        numbers, place = np.unique(self.groups, return_inverse=True)
+        total = np.zeros((len(numbers), *rows.shape[1:]))
+        np.add.at(total, place, weighted)
+        return total
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the error: groups less one; infinite where rows are their own."""
+        return np.inf if self.groups is None else len(np.unique(self.groups)) - 1
 
     @property
     def se(self) -> float:
         """Standard error, clustered by groups where there are any."""
-        terms = self._terms
-        if len(terms) < 2:
-            return float("nan")
-        return float(np.sqrt(np.sum(terms**2) * len(terms) / (len(terms) - 1)))
+        return float(np.sqrt(value_covariance([self])[0, 0]))
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         """Two-sided interval: normal for rows, Student's t with G - 1 degrees of freedom for G groups."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, got {level}; try 0.95")
-        quantile = 0.5 + level / 2
-        reach = norm.ppf(quantile) if self.groups is None else t.ppf(quantile, len(self._terms) - 1)
+        reach = t.ppf(0.5 + level / 2, self.freedom)
         return self.estimate - reach * self.se, self.estimate + reach * self.se
 
     @property
@@ -78,7 +89,7 @@ class Value:
         if self.se == 0.0:
             return float(self.estimate > 0)
         ratio = self.estimate / self.se  # NaN for a single row, and so is the answer
-        return float(norm.cdf(ratio) if self.groups is None else t.cdf(ratio, len(self._terms) - 1))
+        return float(t.cdf(ratio, self.freedom))
 
     def __sub__(self, other: Value) -> Value:
         if not isinstance(other, Value):
@@ -92,7 +103,12 @@ class Value:
             if mine is not yours and (mine is None or yours is None or not np.array_equal(mine, yours)):
                 raise ValueError(f"the two values have different {what}; estimate both on the same rows")
         name = self.estimator if self.estimator == other.estimator else f"{self.estimator} - {other.estimator}"
-        return Value(self.influence - other.influence, name, self.weights, self.groups, "difference")
+        both = [part for part in (self.dependence, other.dependence) if part is not None]
+        return Value(
+            self.influence - other.influence, name, self.weights, self.groups, "difference",
+            np.hstack(both) if both else None, float(np.hypot(self.allowance, other.allowance)),
+            max(self.inflation, other.inflation),
+        )  # fmt: skip
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain numbers, for a table or JSON."""
@@ -110,6 +126,27 @@ class Value:
         )
 
     __repr__ = __str__
+
+
+def value_covariance(values: Sequence[Value]) -> Float[np.ndarray, "value value"]:
+    """Covariance of values of the same rows, by which any contrast of them has its variance; NaN for a single group.
+
+    The rows' part has the largest inflation among the values, so that a difference has that of `Value.__sub__`.
+    """
+    first = values[0]
+    terms = np.stack([value._summed(value.influence - value.estimate) for value in values])
+    count = terms.shape[1]
+    if count < 2:
+        return np.full((len(values), len(values)), np.nan)
+    covariance = terms @ terms.T * (1.0 + max(value.inflation for value in values))
+    learned = [number for number, value in enumerate(values) if value.dependence is not None]
+    if learned:
+        parts = [first._summed(values[number].dependence).ravel() for number in learned]  # type: ignore[arg-type]
+        if len({len(part) for part in parts}) > 1:
+            raise ValueError("values of policies that were learned in different ways have no common covariance")
+        covariance[np.ix_(learned, learned)] += np.stack(parts) @ np.stack(parts).T
+    allowance = np.array([value.allowance for value in values])
+    return covariance * (count / (count - 1)) + np.outer(allowance, allowance)
 
 
 def check_estimator_name(estimator: str) -> None:

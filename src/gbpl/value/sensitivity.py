@@ -174,19 +174,23 @@ def sensitivity_of(
     *,
     gammas: tuple[float, ...] = GAMMAS,
     level: float = 0.95,
+    learned: Callable[[Value], Value] = lambda value: value,
 ) -> Sensitivity:
-    """Bounds of a policy's value, and of its gain over a baseline as in `LogBounds.gain`, at each Gamma."""
+    """Bounds of a policy's value, and of its gain over a baseline as in `LogBounds.gain`, at each Gamma.
+
+    `learned` adds to a value what learning the policy from the same rows adds to its error.
+    """
 
     @cache
     def least(gamma: float) -> Value:
-        return bounds.gain(policy, baseline, gamma, upper=False)
+        return learned(bounds.gain(policy, baseline, gamma, upper=False))
 
     return Sensitivity(
         gammas=tuple(gammas),
-        lower=tuple(bounds.value(policy, gamma, upper=False) for gamma in gammas),
-        upper=tuple(bounds.value(policy, gamma, upper=True) for gamma in gammas),
+        lower=tuple(learned(bounds.value(policy, gamma, upper=False)) for gamma in gammas),
+        upper=tuple(learned(bounds.value(policy, gamma, upper=True)) for gamma in gammas),
         gain_lower=tuple(map(least, gammas)),
-        gain_upper=tuple(bounds.gain(policy, baseline, gamma, upper=True) for gamma in gammas),
+        gain_upper=tuple(learned(bounds.gain(policy, baseline, gamma, upper=True)) for gamma in gammas),
         baseline=name,
         breakdown=breakdown_of(lambda gamma: least(gamma).estimate),
         breakdown_limit=breakdown_of(lambda gamma: least(gamma).interval(level)[0]),
