@@ -24,8 +24,8 @@ from logged import Records
 from posterior import Unscaled
 
 from gbpl import FitConfig, GBPLNet
-from gbpl.coverage import coverage_study
 from gbpl.datasets import BinaryDesign, LoggedDesign, OneDimensionalDesign
+from gbpl.eta_coverage import eta_coverage
 from gbpl.posterior.refits import refit
 
 LEVELS = (0.5, 0.9, 0.95)
@@ -67,7 +67,7 @@ def paper(replications: int | None, figures: Path | None) -> None:
         ("calibration", tuple(PRINTED["calibration"]), 100, 0),
         ("evaluation", (1.0, 4.0), 200, 1000),
     ):
-        study = coverage_study(
+        study = eta_coverage(
             OneDimensionalDesign(), etas, estimator=template, n=1200, replications=replications or count, start=start,
             levels=(0.5, 0.8, 0.9, 0.95), of="member",
         )  # fmt: skip

@@ -2,12 +2,13 @@
 
 A case is a name of `CASES`: a design, the number of rows, and how it is seen (full feedback, or a log whose
 propensities are known or estimated). `sample(case, seed)` draws what a user has; `fresh(case)` new rows with their mean
-outcomes.
+outcomes. `STUDIES` are designs as `gbpl.coverage_study` takes them, with the number of rows of each.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.special import softmax
 
 from gbpl.datasets import BinaryDesign, MultiActionDesign, OneDimensionalDesign
 
-__all__ = ["CASES", "Case", "fresh", "sample"]
+__all__ = ["CASES", "STUDIES", "Case", "Seen", "fresh", "sample"]
 
 FRESH_SEED = 10**6
 
@@ -81,7 +82,7 @@ class Paper:
 class Case(NamedTuple):
     design: Any
     n: int
-    seen: str  # "full", "randomized", "logged" (propensities vary with x, known) or "estimated"
+    seen: str  # "full", "randomized", "logged" (propensities vary with x, known), "weak overlap" or "estimated"
 
 
 CASES: dict[str, Case] = {
@@ -114,8 +115,8 @@ def sample(case: Case, seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     rng = np.random.default_rng([seed, 7])
     direction = np.random.default_rng(77).standard_normal((x.shape[1], count))
     direction /= np.linalg.norm(direction, axis=0)
-    strength = 0.0 if case.seen == "randomized" else 0.7
-    propensity = 0.9 * softmax(strength * x @ direction, axis=1) + 0.1 / count
+    strength, even = {"randomized": (0.0, 0.1), "weak overlap": (2.5, 0.04)}.get(case.seen, (0.7, 0.1))
+    propensity = (1.0 - even) * softmax(strength * x @ direction, axis=1) + even / count
     action = np.sum(rng.random((len(x), 1)) >= np.cumsum(propensity, axis=1)[:, :-1], axis=1)
     log = {"y": outcomes[np.arange(len(x)), action], "action": action}
     return x, log if case.seen == "estimated" else log | {"propensity": propensity}
@@ -125,3 +126,95 @@ def fresh(case: Case, rows: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """New rows, the same in every replication, and their mean outcomes."""
     x, _, mean = case.design.draw(rows, FRESH_SEED)
     return x, mean
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A case as `gbpl.coverage_study` takes it: what a user has, and the mean outcomes.
+
+    `extra` is "weights" (people over-sampled by their first feature, and weighted back), "groups" (of ten rows, which
+    share half of the noise and the first feature) or "costs" (0.1 for every action but the first).
+    """
+
+    case: Case
+    extra: str | None = None
+
+    def sample(self, n: int, *, seed: int) -> SimpleNamespace:
+        case = self.case._replace(n=n)
+        if self.extra == "weights":  # a row is kept with a probability that its weight undoes
+            case = case._replace(design=_Tilted(case.design))
+        elif self.extra == "groups":
+            case = case._replace(design=_Grouped(case.design))
+        x, given = sample(case, seed)
+        _, _, mean = case.design.draw(n, seed)
+        names = {"outcomes" if "action" not in given else "outcome": given.pop("y")}
+        made = SimpleNamespace(x=x, outcome_mean=mean, **names, **given)
+        if self.extra == "weights":
+            made.sample_weight = 1.0 / _kept(x)
+        elif self.extra == "groups":
+            made.groups = np.arange(n) // GROUP
+        elif self.extra == "costs":
+            made.cost = np.array([0.0] + [0.1] * (mean.shape[1] - 1))
+        return made
+
+
+GROUP = 10
+
+
+def _kept(x: np.ndarray) -> np.ndarray:
+    return 0.2 + 0.8 / (1.0 + np.exp(-2.0 * x[:, 0]))
+
+
+@dataclass(frozen=True)
+class _Tilted:
+    """Rows of a design kept with probability `_kept`."""
+
+    design: Any
+
+    @property
+    def n_actions(self) -> int:
+        return self.design.n_actions
+
+    def draw(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        x, outcomes, mean = self.design.draw(6 * n + 100, seed)
+        rows = np.flatnonzero(np.random.default_rng([seed, 8]).random(len(x)) < _kept(x))[:n]
+        return x[rows], outcomes[rows], mean[rows]
+
+
+@dataclass(frozen=True)
+class _Grouped:
+    """Groups of rows that share their first feature and half of the variance of their noise."""
+
+    design: Any
+
+    @property
+    def n_actions(self) -> int:
+        return self.design.n_actions
+
+    def draw(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        x, outcomes, mean = self.design.draw(n, seed)
+        noise = outcomes - mean
+        first = np.arange(n) // GROUP * GROUP
+        x[:, 0] = x[first, 0]
+        mean = self.design.means(x)
+        return x, mean + np.sqrt(0.5) * (noise + noise[first]), mean
+
+
+STUDIES: dict[str, tuple[Seen, int]] = {
+    "no effect, n = 1,000": (Seen(Case(Simple("null", 2), 0, "randomized")), 1000),
+    "three actions, weak, n = 1,500": (Seen(Case(Simple("weak", 3), 0, "randomized")), 1500),
+    "rates 0.1 to 0.2, three arms, n = 2,000": (Seen(Case(Simple("rates", 3), 0, "randomized")), 2000),
+    "five actions, n = 2,000": (Seen(Case(Paper(MultiActionDesign("DGP1")), 0, "logged")), 2000),
+    "steps, n = 1,000": (Seen(Case(Simple("steps", 2), 0, "logged")), 1000),
+    "estimated propensities, n = 1,500": (Seen(Case(Paper(BinaryDesign("DGP3")), 0, "estimated")), 1500),
+    "DGP2, n = 1,000": (Seen(Case(Paper(BinaryDesign("DGP2")), 0, "logged")), 1000),
+    "constant effect, n = 2,000": (Seen(Case(Simple("constant", 2), 0, "randomized")), 2000),
+    "weights, n = 1,000": (Seen(Case(Simple("tails", 2), 0, "randomized"), "weights"), 1000),
+    "groups of 10, n = 1,500": (Seen(Case(Simple("tails", 2), 0, "randomized"), "groups"), 1500),
+    "costs, three actions, n = 1,500": (Seen(Case(Simple("weak", 3), 0, "randomized"), "costs"), 1500),
+    "weak overlap, n = 1,500": (Seen(Case(Simple("tails", 2), 0, "weak overlap")), 1500),
+    "full feedback, n = 500": (Seen(Case(Paper(BinaryDesign("DGP2")), 0, "full")), 500),
+    "full feedback, no effect, n = 500": (Seen(Case(Simple("null", 3), 0, "full")), 500),
+    "n = 300": (Seen(Case(Simple("tails", 2), 0, "randomized")), 300),
+    "heavy tails, n = 1,000": (Seen(Case(Simple("tails", 2, noise="tails"), 0, "randomized")), 1000),
+}

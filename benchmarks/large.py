@@ -90,10 +90,10 @@ def report(policy: GBPLNet, rows: int, stages: Stages) -> None:
     x = next(pieces(100_000, seed=10**6))[0]
     mean = outcome_mean(x)
     rule = np.eye(ACTIONS)[policy.predict(x)]
-    value = policy.out_of_fold_value()
+    value = policy.cross_fitted_value()
     print(f"  regret {regret(rule, mean):.4f} (best {mean.max(axis=1).mean():.4f}, ", end="")
     print(f"one action for all {mean.mean(axis=0).max():.4f}); ", end="")
-    print(f"value out of fold {value.estimate:.4f} (se {value.se:.4f}), true {(rule * mean).sum(axis=1).mean():.4f}")
+    print(f"value {value.estimate:.4f} (se {value.se:.4f}), true {(rule * mean).sum(axis=1).mean():.4f}")
 
 
 def fit(rows: int, device: str) -> None:

@@ -96,7 +96,7 @@ def policy_record(policy: Any, x: np.ndarray, folder: Path, *, how_sure: bool = 
             found["population gain"] = policy.population_welfare(
                 baseline=policy.actions_[0], draws=300, rule="deterministic"
             ).values
-            found["out of fold"] = values(policy.out_of_fold_value(baseline=policy.actions_[0]))
+            found["out of fold"] = values(policy.cross_fitted_value(baseline=policy.actions_[0]))
             found["calibration"] = [policy.calibrate_eta().eta]
         policy.save(folder / "policy.gbpl", draws=40)
     return found
@@ -164,7 +164,7 @@ def logged_binary(folder: Path) -> Record:
     found |= {"pseudo": policy.pseudo_outcomes_, "cross fitted": values(policy.cross_fitted_value(baseline="logging"))}
     for estimator in ("dr", "ipw", "snipw", "dm"):
         found[f"value {estimator}"] = values(policy.value(**logged(250, seed=8), estimator=estimator, baseline=0))
-        found[f"own {estimator}"] = values(policy.out_of_fold_value(estimator=estimator))
+        found[f"own {estimator}"] = values(policy.cross_fitted_value(estimator=estimator))
     found["overlap"] = json.dumps(policy.overlap_.to_dict())
     found["certificate"] = [policy.certificate(outcome_range=(-5.0, 5.0), draws=20).lower]
     found["safe bayes"] = policy.calibrate_eta("safe_bayes").curve
@@ -184,7 +184,7 @@ def logged_everything(folder: Path) -> Record:
     data["sample_weight"][:7] = 0.0
     policy = GBPLNet(random_state=3, model=small(), fit_config=fast()).fit(**data)
     found = policy_record(policy, data["X"], folder)
-    return found | {"pseudo": policy.pseudo_outcomes_, "own": values(policy.out_of_fold_value(baseline=0))}
+    return found | {"pseudo": policy.pseudo_outcomes_, "own": values(policy.cross_fitted_value(baseline=0))}
 
 
 @case

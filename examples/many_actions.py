@@ -63,7 +63,7 @@ def learned(
     for name in CONSTRUCTIONS:
         policy = estimator(full, seed, pseudo_outcome=name).fit(**train)
         by_log = policy.value(**test, estimator="snipw")
-        inside = policy.out_of_fold_value(estimator="ipw" if name == "ipw" else "dr")
+        inside = policy.cross_fitted_value(estimator="ipw" if name == "ipw" else "dr")
         policies[name] = by_labels(policy, test["X"], right[1])
         policies[name] |= {"log": by_log.to_dict(), "inside": inside.to_dict()}
         if name == "dr":

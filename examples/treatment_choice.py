@@ -54,16 +54,16 @@ def first_places(gain: np.ndarray, share: float) -> np.ndarray:
 
 
 def gains_of(study: Study) -> dict[str, Value]:
-    """Gains net of cost, each row decided by networks that did not train on it."""
+    """Gains net of cost, each row decided by a fit that saw nothing of its fold."""
     policy = study.fitted
     limited = first_places(policy.expected_gain(default=0)[:, 1], PLACES)
     by_lot = np.tile([1 - PLACES, PLACES], (len(limited), 1))
     return {
-        "everybody against nobody": policy.out_of_fold_value(1, baseline=0),
-        "rule against nobody": policy.out_of_fold_value(baseline=0),
-        "rule against everybody": policy.out_of_fold_value(baseline=1),
-        "half by the rule against nobody": policy.out_of_fold_value(limited, baseline=0),
-        "half by the rule against half by lot": policy.out_of_fold_value(limited, rule="randomized", baseline=by_lot),
+        "everybody against nobody": policy.cross_fitted_value(1, baseline=0),
+        "rule against nobody": policy.cross_fitted_value(baseline=0),
+        "rule against everybody": policy.cross_fitted_value(baseline=1),
+        "half by the rule against nobody": policy.cross_fitted_value(limited, baseline=0),
+        "half by the rule against half by lot": policy.cross_fitted_value(limited, rule="randomized", baseline=by_lot),
     }
 
 
@@ -90,9 +90,9 @@ def show(study: Study, gains: dict[str, Value], cost: float) -> None:
 def curve(study: Study) -> dict[str, list[float]]:
     """Gain over nobody when the first 0, 5, ..., 100 percent get it: by the rule, with its interval, and by lot."""
     policy, gain = study.fitted, study.fitted.expected_gain(default=0)[:, 1]
-    whole = policy.out_of_fold_value(1, baseline=0).estimate
+    whole = policy.cross_fitted_value(1, baseline=0).estimate
     shares = np.linspace(0.0, 1.0, 21)
-    values = [policy.out_of_fold_value(first_places(gain, share), baseline=0) for share in shares]
+    values = [policy.cross_fitted_value(first_places(gain, share), baseline=0) for share in shares]
     low, high = zip(*(value.interval() for value in values), strict=True)
     rule = [value.estimate for value in values]
     return {"share": shares.tolist(), "rule": rule, "low": low, "high": high, "lot": (shares * whole).tolist()}
