@@ -211,6 +211,8 @@ def test_null_anywhere() -> None:
     summary = three_actions() | {name: two_actions()[name] for name in ("certificate", "check")}
     summary["calibration"] = two_actions()["calibration"] | {"reliability": summary["calibration"]["reliability"]}
     summary["who"] = summary["who"][:2]
+    summary["check"] = summary["check"] | {"findings": summary["check"]["findings"][:1]}
+    summary["bands"] = {name: values[:2] for name, values in summary["bands"].items()}
     hidden = summary["sensitivity"]
     summary["sensitivity"] = hidden | {"gammas": hidden["gammas"][:2], "against": hidden["against"][:1]}
     for path in paths(summary):
