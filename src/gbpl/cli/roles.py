@@ -66,7 +66,7 @@ Models = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="network, or auto: networks and forests, weighted by how well each does; takes longer.",
+        help="network, or auto: networks and forests, weighted by how well each does.",
         rich_help_panel=OUTPUT,
     ),
 ]

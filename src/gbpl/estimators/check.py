@@ -88,7 +88,7 @@ class _Refits:
     seed: int
 
     def count(self, columns: int) -> int:
-        return 1 + SEEDS_TRIED + CAUSES + SUBSETS_TRIED + columns + 2 * NOISE_DRAWS
+        return 1 + SEEDS_TRIED + CAUSES + SUBSETS_TRIED + columns + NOISE_DRAWS
 
     def columns(self, names: Sequence[str]) -> dict[str, list[int]]:
         """Features by name, those that go with the decisions most first where there are too many; none if only one."""

@@ -68,6 +68,7 @@ class Training:
         self.fit, self.feedback, self.nuisances, self.problem = fit, feedback, nuisances, problem
         self._posterior: Posterior | None = None
         self._dependence: dict[tuple[str, str], Float[np.ndarray, "row direction"]] = {}
+        self._gained: dict[str, Float[np.ndarray, " row"]] = {}
 
     def evaluator(self, estimator: str) -> Evaluator:
         """Evaluates policies of the training rows by their own outcomes."""
@@ -126,7 +127,12 @@ class Training:
         )  # fmt: skip
 
     def _more(self, rule: str) -> Float[np.ndarray, " row"]:
-        """What the policy gains on each row over the held-out one, by the posterior mean of the effects."""
+        """What the policy gains on each row over the held-out one, by the posterior mean of the effects; kept."""
+        if rule not in self._gained:
+            self._gained[rule] = self._found_more(rule)
+        return self._gained[rule]
+
+    def _found_more(self, rule: str) -> Float[np.ndarray, " row"]:
         fit, held = self.fit, self.held_out
         if fit.effect is None:
             return np.zeros(len(fit.x))
