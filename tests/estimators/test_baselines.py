@@ -111,10 +111,11 @@ def test_regressions_decide_and_policies_randomize() -> None:
 
 def test_direct_welfare_is_gbplnet_without_penalty() -> None:
     """-U f / 2 is half of the reduced loss as zeta goes to zero, so half the loss scale gives the same fit."""
-    direct = quick_baseline(DirectWelfare).fit(X2, Y2)
-    limit = GBPLNet(**COMMON, zeta=1e-6, eta=0.5 / direct.outcome_scale_).fit(X2, Y2)
+    y = Y2[:, np.argsort(Y2.mean(axis=0))]  # the order in which members of GBPLNet see the actions
+    direct = quick_baseline(DirectWelfare).fit(X2, y)
+    limit = GBPLNet(**COMMON, zeta=1e-6, eta=0.5 / direct.outcome_scale_).fit(X2, y)
     assert_allclose(direct.predict_proba(NEW2[0]), limit.predict_proba(NEW2[0]), atol=5e-3)
-    assert_allclose(direct.outcome_scale_, np.sqrt(np.mean((Y2[:, 1] - Y2[:, 0]) ** 2)))
+    assert_allclose(direct.outcome_scale_, np.sqrt(np.mean((y[:, 1] - y[:, 0]) ** 2)))
 
 
 # -- regressions with linear scores -----------------------------------------------------------------------
@@ -124,7 +125,8 @@ LINEAR = {"model": Linear(), "prior_sd": 100.0, "fit_config": FitConfig(learning
 
 def predicted(policy: Any, x: np.ndarray) -> np.ndarray:
     """Mean raw output of linear members, in outcome units."""
-    layer, x = policy.params_[0], (x - policy.standardizer_.mean) / policy.standardizer_.scale
+    scaler = policy.standardizer_
+    layer, x = policy.params_[0], ((x - scaler.mean) / scaler.scale)[:, scaler.columns]
     raw = [x @ weight + bias for weight, bias in zip(layer["weight"], layer["bias"], strict=True)]
     return policy.outcome_scale_ * np.mean(raw, axis=0)
 
@@ -184,7 +186,7 @@ def test_costs_of_full_feedback_are_paid() -> None:
 
 def raw_outputs(policy: Any, x: np.ndarray) -> np.ndarray:
     """Forward pass of every member in NumPy: one hidden tanh layer."""
-    x = (x - policy.standardizer_.mean) / policy.standardizer_.scale
+    x = ((x - policy.standardizer_.mean) / policy.standardizer_.scale)[:, policy.standardizer_.columns]
     first, last = policy.params_
     return np.array(
         [

@@ -139,7 +139,7 @@ def test_probabilities_are_the_expected_effects_of_the_members_mixture(policy: G
     """proj(1/K + (slope d + level) / unit), d = sum_m weight_m (delta_m - 1/K): tanh for two actions, else softmax."""
     new = NEW.astype(np.float32)
     count = len(policy.actions_)
-    x = (new - policy.standardizer_.mean) / policy.standardizer_.scale
+    x = ((new - policy.standardizer_.mean) / policy.standardizer_.scale)[:, policy.standardizer_.columns]
     total = np.zeros((len(new), count))
     for number, weight in enumerate(policy.member_weights_):
         model, params = one_member(policy.model_, policy.params_, number)

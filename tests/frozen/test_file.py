@@ -38,6 +38,7 @@ from gbpl import (
 from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope, gain_slope
+from gbpl.feedback.content import column_order
 from gbpl.fitting.apply import Mixed, Mixture, combined_deviation, member_policies, policy_of_deviation
 from gbpl.frozen.committee import Effects, Part
 from gbpl.frozen.file import FORMAT, _digest
@@ -52,6 +53,8 @@ rng = np.random.default_rng(3)
 X = rng.normal(size=(N, 4)) * [1.0, 10.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
 Y3 = np.column_stack([np.zeros(N), X[:, 0], 0.1 * (X[:, 1] - 50.0)]) + rng.normal(size=(N, 3))
 NEW = rng.normal(size=(3000, 4)) * [1.5, 15.0, 0.1, 3.0] + [0.0, 50.0, 0.0, -2.0]
+ORDER = column_order(X, np.ones(4))
+X, NEW = X[:, ORDER], NEW[:, ORDER]  # as members see them: other orders need format 4
 FAST = FitConfig(max_epochs=15)
 QUICK = FitConfig(max_epochs=30, learning_rate=0.03)
 SMALL = ForestFeatures(trees=8, depth=3, components=8)
@@ -674,9 +677,9 @@ def forged(path, header, arrays, told=None, **changes):
 
 def test_a_newer_format_says_so(file, tmp_path):
     header, arrays = header_of(file)
-    assert header["format"] == FORMAT == 3
-    forged(tmp_path / "p", header | {"format": 4}, arrays)
-    with pytest.raises(SavedPolicyError, match="has format 4, and this gbpl reads up to 3; install a newer gbpl"):
+    assert (header["format"], FORMAT) == (3, 4)
+    forged(tmp_path / "p", header | {"format": 5}, arrays)
+    with pytest.raises(SavedPolicyError, match="has format 5, and this gbpl reads up to 4; install a newer gbpl"):
         gbpl.load(tmp_path / "p")
 
 
@@ -825,8 +828,44 @@ def test_a_policy_of_averaged_zetas_is_written_with_its_effects(draws, tmp_path)
     assert (tmp_path / "again").read_bytes() == (tmp_path / "p").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A policy whose members see its columns in another order and without a constant one, and its file, of format 4."""
+
+    def laid_out(x):
+        return np.column_stack([x[:, ::-1], np.full(len(x), 7.0)])
+
+    policy = GBPLNet(zeta=0.5, model=MLP(hidden=(8,)), fit_config=FAST, random_state=1, device="cpu")
+    policy.fit(laid_out(X), Y3)
+    path = tmp_path_factory.mktemp("wide") / "policy.gbpl"
+    policy.save(path)
+    return policy, laid_out(NEW), path
+
+
+def test_a_policy_of_some_columns_in_their_order(wide):
+    """Format 4: those of the others and the columns that members see."""
+    policy, new, path = wide
+    header, _ = header_of(path)
+    assert header["format"] == 4
+    assert json.loads(header["policy"])["columns"] == [3, 2, 1, 0]  # the constant one is not seen
+    loaded = gbpl.load(path)
+    assert_allclose(loaded.predict_proba(new), policy.predict_proba(new), atol=1e-6)
+    new[:, 4] = 1e6
+    assert_allclose(loaded.predict_proba(new), policy.predict_proba(new), atol=1e-6)
+
+
 @pytest.mark.parametrize(
-    ("own", "other"), [(own, other) for own, other in product((1, 2, 3), repeat=2) if own != other]
+    "columns", [None, [], [0, 0, 1, 2], [0, 1, 2, 5], [-1, 0, 1, 2], [0, 1, 2.0, 3], "0123", [True]]
+)
+def test_hostile_columns_are_refused(wide, tmp_path, columns):
+    header, arrays = header_of(wide[2])
+    forged(tmp_path / "p", header, arrays, columns=columns)
+    with pytest.raises(SavedPolicyError, match="columns"):
+        gbpl.load(tmp_path / "p")
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [(own, other) for own, other in product((1, 2, 3), (1, 2, 3, 4)) if own != other]
 )
 def test_another_format_is_refused(given_file, mixture_file, file, tmp_path, own, other):
     header, arrays = header_of((given_file, mixture_file, file)[own - 1])

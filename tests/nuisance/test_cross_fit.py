@@ -26,6 +26,7 @@ import gbpl.fitting.stack
 import gbpl.nuisance.plan
 from gbpl import MLP, CrossFit, EstimatedPropensityWarning, FitConfig, LoggedFeedback, PerAction, WithAction
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
+from gbpl.feedback.content import column_order, content_order
 from gbpl.fitting.members import fold_rows
 from gbpl.nuisance.learners import MaskedSquare
 from gbpl.nuisance.nuisances import Nuisances
@@ -248,9 +249,11 @@ def test_what_networks_are_given(stacks: list[SimpleNamespace]) -> None:
     seen = np.hstack([log.x, controls])
     mean = np.average(seen, axis=0, weights=weight)
     spread = np.sqrt(np.average((seen - mean) ** 2, axis=0, weights=weight))
-    assert_allclose(stack.x, (seen - mean) / spread, rtol=1e-5, atol=1e-5)
+    order = column_order(seen, spread)
+    assert_allclose(stack.x, ((seen - mean) / spread)[:, order], rtol=1e-5, atol=1e-5)
     assert_allclose(stack.target[0], (log.outcome - log.outcome.mean()) / log.outcome.std(), rtol=1e-5, atol=1e-5)
-    assert_array_equal(stack.target[1], log.action)
+    assert_array_equal(stack.target[1], content_order(log)[1])
+    assert len({*zip(log.action.tolist(), stack.target[1].tolist(), strict=True)}) == 2  # one output per action
     assert (stack.objective, stack.model, stack.config) == (MaskedSquare(2), MLP(hidden=(8,)), CONFIG)
     for member in stack.members:
         assert_array_equal(member.weights, weight[member.train])
@@ -277,11 +280,12 @@ def test_network_means_restated(monkeypatch: pytest.MonkeyPatch) -> None:
     log = numbered_log()
     run = CrossFit(folds=2, committee=2, **NETWORK).run(log)
     (stack,) = fitted
-    x = (log.x - log.x.mean(axis=0)) / log.x.std(axis=0)
+    x = ((log.x - log.x.mean(axis=0)) / log.x.std(axis=0))[:, column_order(log.x, log.x.std(axis=0))]
+    place = [content_order(log)[1][log.action == action][0] for action in range(2)]  # of each action's output
     outputs = []
     for number in range(4):
         params = jax.tree.map(lambda leaf, number=number: leaf[number], stack.params)
-        outputs.append(np.asarray(MLP(hidden=(8,)).apply(params, jnp.asarray(x, jnp.float32))))
+        outputs.append(np.asarray(MLP(hidden=(8,)).apply(params, jnp.asarray(x, jnp.float32)))[:, place])
     for row in range(ROWS):
         own = [
             output[row]

@@ -340,11 +340,12 @@ def test_a_policy_of_no_size_counts_nothing() -> None:
 def test_path_of_a_fit_is_welfare_out_of_fold(monkeypatch: pytest.MonkeyPatch, count: int, weighted: bool) -> None:
     stacks = record_calls(monkeypatch, "fit_stack", gbpl.fitting.stack)
     x, y = outcomes_table(count)
+    y = y[:, np.argsort(y.mean(axis=0))]  # the order of actions in which members see them
     weight = np.random.default_rng(0).uniform(0.2, 3.0, len(x))
     policy = small_net(zeta=[3.0, 0.3]).fit(x, y, sample_weight=weight if weighted else None)
     weight = weight if weighted else np.ones(len(x))
     seen_x, stack = stacks[0].arguments[0], stacks[0].result
-    standard = (x - policy.standardizer_.mean) / policy.standardizer_.scale
+    standard = ((x - policy.standardizer_.mean) / policy.standardizer_.scale)[:, policy.standardizer_.columns]
     user_row = np.abs(seen_x[:, None] - standard).sum(axis=2).argmin(axis=1)  # members may see rows in another order
     path = policy.zeta_path_
     inner = sorted({float(member.zeta) for member in stack.members}, reverse=True)  # zeta in units of the scale

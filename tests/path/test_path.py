@@ -19,6 +19,7 @@ from support.checks import hidden_layer_policy, nearest_on_simplex
 import gbpl.fitting.stack
 import gbpl.path.path
 from gbpl import MLP, Binary, FitConfig, FullFeedback, FullVector
+from gbpl.feedback.content import column_order
 from gbpl.fitting.members import fold_rows
 from gbpl.fitting.stack import StackFit
 from gbpl.path.grid import AUTO_PATH
@@ -38,6 +39,7 @@ def feedback_of(count: int = 2, *, weighted: bool = False, seed: int = 0) -> Ful
     y = rng.normal(size=(ROWS, count))
     y[:, 1] += 0.5 * x[:, 0]
     weights = rng.integers(1, 9, ROWS) / 4.0 if weighted else None
+    y = y[:, np.argsort(y.mean(axis=0))] + 0.3 * np.arange(count)  # the order in which members see the actions
     return FullFeedback(x, np.round(64.0 * y) / 64.0, weights, np.arange(count))
 
 
@@ -80,7 +82,8 @@ def in_folds() -> list[np.ndarray]:
 def standardized(feedback: FullFeedback) -> np.ndarray:
     w = np.ones(ROWS) if feedback.weights is None else feedback.weights
     mean = np.average(feedback.x, axis=0, weights=w)
-    return (feedback.x - mean) / np.sqrt(np.average((feedback.x - mean) ** 2, axis=0, weights=w))
+    spread = np.sqrt(np.average((feedback.x - mean) ** 2, axis=0, weights=w))
+    return ((feedback.x - mean) / spread)[:, column_order(feedback.x, spread)]
 
 
 def own_policies(
@@ -254,7 +257,7 @@ def test_without_a_committee_nothing_is_decided_out_of_fold(stacks: list[Call]) 
 
 
 def _on_all_rows(stack: StackFit, fitted: PathFit, feedback: FullFeedback) -> list[np.ndarray]:
-    x = (feedback.x - fitted.standardizer.mean) / fitted.standardizer.scale
+    x = ((feedback.x - fitted.standardizer.mean) / fitted.standardizer.scale)[:, fitted.standardizer.columns]
     return [hidden_layer_policy(stack.params, number, x) for number in range(len(stack.members))]
 
 

@@ -31,7 +31,7 @@ from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
 from gbpl.fitting.convergence import warn_if_unfinished
 from gbpl.fitting.losses import GapSquare, NegativeWelfare, OutcomeSquare, RowLoss, WeightedLogit
-from gbpl.fitting.members import Member, across_folds
+from gbpl.fitting.members import Member, across_folds, dealt_rows
 from gbpl.fitting.stack import FitConfig, Objective, fit_stack
 from gbpl.models.adapters import as_model
 from gbpl.models.base import ScoreModel
@@ -115,9 +115,10 @@ class _Baseline(Policy):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folds = self.stopping_folds(data, seed)
         task = self._task(data, folds, seed)
-        rows = np.arange(len(data), dtype=np.int32)
+        rows = dealt_rows(len(data), folds)
+        weights = None if data.weights is None else data.weights[rows]
         # In units of the scale, one over it, the eta that GBPLNet fits with, is 1.
-        members = across_folds(Member(rows, weights=data.weights, prior_sd=self.prior_sd), folds, seed=seed)
+        members = across_folds(Member(rows, weights=weights, prior_sd=self.prior_sd), folds, seed=seed)
         trained = rows if self.committee else members[0].train
         standardizer = Standardizer.fit(data.x, trained, None if data.weights is None else data.weights[trained])
         stack = fit_stack(

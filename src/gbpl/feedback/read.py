@@ -14,15 +14,17 @@ import numpy as np
 
 from gbpl.feedback.actions import check_propensity
 from gbpl.feedback.checks import align_outcomes, check_groups, check_weights, label_array
+from gbpl.feedback.content import distinct_rows
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.runtime.warn import warn
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import TableError, column, column_names, is_missing, rows_of
 from gbpl.tables.labels import check_labels, columns_by_label, labels_taken, read_labels
 from gbpl.tables.roles import Roles
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float
+    from jaxtyping import Bool, Float, Int
 
 __all__ = ["ARGUMENTS", "FEW_ROWS", "Feedback", "TableFeedback", "check_rows", "read_feedback", "read_table"]
 
@@ -64,16 +66,43 @@ def read_feedback(
             )
         return X
     if action is not None:
-        return LoggedFeedback.of(
+        logged = LoggedFeedback.of(
             X, y, action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
             groups=groups, actions=actions,
         )  # fmt: skip
+        return _without_copies(logged)
     for name, part in (("propensity", propensity), ("controls", controls)):
         if part is not None:
             raise ValueError(f"{name} is given without action; give the action taken on each row too")
     table = align_outcomes(y, label_array(actions)) if align and actions is not None else y
-    return FullFeedback.of(
+    full = FullFeedback.of(
         X, table, actions=actions, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=min_rows
+    )
+    return _without_copies(full)
+
+
+def _without_copies(feedback: Feedback) -> Feedback:
+    """The rows once, with a warning, where every one is there several times and no groups say why."""
+    rows, message = _copies(feedback)
+    if message:
+        warn(f"{message}; give groups= if they are not copies")
+    return feedback.take(rows) if message else feedback
+
+
+def _copies(feedback: Feedback) -> tuple[Int[np.ndarray, " kept"], str]:
+    """Rows to keep, and what to say where these are not all: copies are no further evidence."""
+    if feedback.groups is not None:
+        return np.arange(len(feedback)), ""
+    own: tuple[np.ndarray | None, ...]
+    if isinstance(feedback, LoggedFeedback):
+        own, what = (feedback.outcome, feedback.action, feedback.propensity, feedback.controls), "action and outcome"
+    else:
+        own, what = (feedback.outcomes,), "outcomes"
+    times, rows = distinct_rows(feedback.x, feedback.weights, *own)
+    often = "twice" if times == 2 else f"{times} times"
+    return (
+        rows,
+        "" if times == 1 else f"every row is there {often}, with the same features, {what}: the copies are left out",
     )
 
 
@@ -209,7 +238,7 @@ def read_table(
     if codes is None or labels is None:
         order, listed = columns_by_label(list(roles.outcomes or ()), actions)
         feedback = FullFeedback(outcomes=y[kept][:, order], actions=label_array(listed), **shared)
-        return TableFeedback(feedback, features, kept, rows.notes)
+        return _table_feedback(feedback, features, rows)
     taken, listed = labels_taken(codes[kept], labels, str(roles.action), actions)
     named_actions = label_array(listed)
     name = "propensity" if chance is None else f"propensity {roles.propensity!r}"
@@ -223,7 +252,17 @@ def read_table(
         controls=_controls(rows, roles),
         **shared,
     )  # fmt: skip
-    return TableFeedback(feedback, features, kept, rows.notes)
+    return _table_feedback(feedback, features, rows)
+
+
+def _table_feedback(feedback: Feedback, features: Float[np.ndarray, "table_row feature"], rows: _Rows) -> TableFeedback:
+    kept, message = _copies(feedback)
+    if message:
+        feedback, numbers = feedback.take(kept), np.flatnonzero(rows.kept)[kept]
+        rows.kept[:] = False
+        rows.kept[numbers] = True
+        rows.notes.append(f"{message}; name a group column if they are not copies")
+    return TableFeedback(feedback, features, rows.kept, rows.notes)
 
 
 def _controls(rows: _Rows, roles: Roles) -> Float[np.ndarray, "row control"] | None:

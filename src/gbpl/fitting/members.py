@@ -18,7 +18,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Member", "across_folds", "fold_rows", "over_zeta"]
+__all__ = ["Member", "across_folds", "dealt_rows", "fold_rows", "over_zeta"]
 
 NO_ROWS: Int[np.ndarray, " row"] = np.empty(0, np.int32)
 
@@ -74,7 +74,7 @@ def across_folds(member: Member, folds: Sequence[Int[np.ndarray, " row"]], *, se
     seeds = np.random.SeedSequence(seed).generate_state(len(folds))
     built = []
     for number, fold in enumerate(folds):
-        train = np.setdiff1d(member.train, fold, assume_unique=True).astype(np.int32)
+        train = member.train[~np.isin(member.train, fold)].astype(np.int32)  # in their order
         built.append(
             replace(
                 member,
@@ -89,6 +89,12 @@ def across_folds(member: Member, folds: Sequence[Int[np.ndarray, " row"]], *, se
     return built
 
 
+def dealt_rows(n: int, folds: Sequence[Int[np.ndarray, " row"]]) -> Int[np.ndarray, " row"]:
+    """All rows, in the order in which they were dealt to the folds; as they come where not all were."""
+    dealt = np.concatenate(folds)
+    return (dealt if len(dealt) == n else np.arange(n)).astype(np.int32)
+
+
 def fold_rows(
     n: int,
     folds: int,
@@ -96,11 +102,16 @@ def fold_rows(
     seed: int,
     strata: Int[np.ndarray, " row"] | None = None,
     groups: Int[np.ndarray, " row"] | None = None,
+    order: Int[np.ndarray, " row"] | None = None,
 ) -> list[Int[np.ndarray, " row"]]:
     """Rows 0..n-1 divided at random into `folds` parts of (nearly) equal size, evenly within each stratum.
 
-    Rows of one group stay together; the strata are then as even as the groups allow.
+    Rows of one group stay together; the strata are then as even as the groups allow. With an `order` of the rows, they
+    are dealt as if they came in it, and those of a fold are in it.
     """
+    if order is not None:
+        strata, groups = (None if part is None else part[order] for part in (strata, groups))
+        return [order[part].astype(np.int32) for part in fold_rows(n, folds, seed=seed, strata=strata, groups=groups)]
     if groups is not None:
         count = len(np.unique(groups))
         if count < folds:
