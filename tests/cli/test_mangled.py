@@ -672,7 +672,7 @@ def test_hostile_names_are_only_names(
     assert "[bold]x[/]" in done.out
     assert "Written: [out].csv" in done.out
     header = (room / "[out].csv").read_text(encoding="utf-8").splitlines()[0]
-    assert "probability of [bold]x[/]" in header
+    assert "share of draws for [bold]x[/]" in header
     assert sorted(path.name for path in room.iterdir()) == sorted(
         ["[data] <i>.parquet", "[out].csv", "good.csv", "out.csv", "policy.gbpl", "result"]
     )

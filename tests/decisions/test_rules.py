@@ -14,6 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from gbpl import assess, capacity_rule, defer_rule, disagreement, map_rule, threshold_rule
 from gbpl.decisions.decisions import DEFER, Rule
 from gbpl.decisions.rules import apply_costs
+from gbpl.tables.roles import Roles
 
 ALPHAS = (0.05, 0.1, 0.2, 0.3)  # the paper's
 DRAWS = 40
@@ -39,6 +40,14 @@ def test_the_point_rule_takes_the_most_probable_action_and_two_equal_ones_go_to_
     assert_array_equal(map_rule(np.array([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])).action, [1, 0])
     assert decided.deferred is None
     assert list(decided.to_dict()) == ["action", "probability of 0", "probability of 1"]
+
+
+def test_shares_of_draws_are_not_called_probabilities_and_are_refused_as_propensities() -> None:
+    decided = threshold_rule(two([0.02, 0.6]), alpha=0.05)
+    assert list(decided.to_dict()) == ["action", "share of draws for 0", "share of draws for 1", "disagreement"]
+    assert decided.probability is None
+    with pytest.raises(ValueError, match="says how sure a decision was, and is no propensity"):
+        Roles(outcome="y", action="arm", propensity="share of draws for 1")
 
 
 def test_decisions_of_some_rows_keep_every_column() -> None:
@@ -80,7 +89,7 @@ def test_threshold_rule_of_two_actions_is_the_papers(alpha: float, dtype: type) 
     actions = threshold_rule(two(count / DRAWS).astype(dtype), alpha=alpha)
     assert_array_equal(actions.action, count > round((1.0 - alpha) * DRAWS))  # p > 1 - alpha, in whole draws
     p = count / DRAWS
-    assert_allclose(actions.probability, two(p), atol=1e-6)
+    assert_allclose(actions.draw_share, two(p), atol=1e-6)
     assert_allclose(actions.disagreement, 2.0 * np.minimum(p, 1.0 - p), atol=1e-6)
 
 
@@ -267,9 +276,9 @@ def test_inclusion_is_the_share_of_draws_that_would_rule_so_alone(count: int) ->
     for i in range(12):
         assert_allclose(actions.inclusion[i], np.mean(alone[:, i] != 0))
         for a in range(count):
-            assert_allclose(actions.probability[i, a], np.mean(alone[:, i] == a))
-    assert_allclose(actions.disagreement, disagreement(actions.probability))
-    assert {"action", "probability of 1", "disagreement", "expected gain", "inclusion"} <= actions.to_dict().keys()
+            assert_allclose(actions.draw_share[i, a], np.mean(alone[:, i] == a))
+    assert_allclose(actions.disagreement, disagreement(actions.draw_share))
+    assert {"action", "share of draws for 1", "disagreement", "expected gain", "inclusion"} <= actions.to_dict().keys()
 
 
 def test_inclusion_by_hand() -> None:

@@ -24,7 +24,7 @@ def test_files_written_before_decide_the_same(name: str, tmp_path: Path) -> None
     assert decided.action.tolist() == before["action"]
     assert policy.rule.defer == before["defer"]
     assert_allclose(policy.predict_proba(rows), before["policy"], rtol=0, atol=1e-12)
-    assert_allclose(decided.probability, before["probability"], rtol=0, atol=1e-12)
+    assert_allclose(decided.draw_share, before["probability"], rtol=0, atol=1e-12)
     assert_allclose(decided.expected_gain, before["expected_gain"], rtol=1e-12, atol=1e-15)
     policy.save(tmp_path / "again.gbpl")
     assert (tmp_path / "again.gbpl").read_bytes() == (FILES / f"{name}.gbpl").read_bytes()

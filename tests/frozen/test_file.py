@@ -141,7 +141,7 @@ def test_a_loaded_policy_has_the_posterior(name, tmp_path):
     assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
     assert np.abs(found - expected).max() <= 1.0 / 120 + 1e-9
     decided = loaded.decide(NEW)
-    assert_allclose(decided.probability.sum(axis=1), 1.0)
+    assert_allclose(decided.draw_share.sum(axis=1), 1.0)
     count = found.shape[1]
     assert_allclose(decided.disagreement, count / (count - 1) * (1.0 - found.max(axis=1)), atol=1e-12)
     assert_array_equal(decided.deferred, decided.disagreement > 0.8)
@@ -198,7 +198,7 @@ def test_a_mixture_gives_the_same_numbers(mixture_file):
     assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
     assert np.abs(found - expected).max() <= 1.0 / 120 + 1e-9
     assert loaded.draw_count == 120
-    assert_allclose(loaded.decide(NEW).probability, found)
+    assert_allclose(loaded.decide(NEW).draw_share, found)
     counts = [len(fitted(name).member_weights_) for name in MIXED]
     assert repr(loaded) == (
         f"<SavedPolicy: none, mail, call from 4 features, {counts[0]} networks, {counts[1]} forests, "
@@ -325,7 +325,7 @@ def test_expected_gain_is_the_estimators(tmp_path):
     numbers = np.array([["none", "mail", "call"].index(label) for label in decided.action])
     assert_allclose(decided.expected_gain, gains[np.arange(len(NEW)), numbers], atol=1e-4)
     assert decided.expected_gain[decided.action == "mail"].tolist() == [0.0] * int(np.sum(decided.action == "mail"))
-    assert decided.probability is None, "saved without draws"
+    assert decided.draw_share is None, "saved without draws"
     assert decided.deferred is None
     assert (decided.expected_gain >= -1e-6).all(), "an action is taken for what it gains"
 
@@ -584,7 +584,7 @@ def test_blocks_and_members_at_a_time_change_nothing(file, monkeypatch):
         monkeypatch.setattr("gbpl.models.numpy_form.CACHED", cached)
         decisions = gbpl.load(file).decide(NEW[:700])
         assert_allclose(decisions.expected_gain, expected.expected_gain, atol=1e-4)
-        assert np.mean(decisions.probability != expected.probability) < 0.01
+        assert np.mean(decisions.draw_share != expected.draw_share) < 0.01
 
 
 def test_blas_has_its_threads_back_whoever_ends_first(file):
@@ -823,7 +823,7 @@ def test_a_policy_of_averaged_zetas_is_written_with_its_effects(draws, tmp_path)
     assert (tmp_path / "p").read_bytes() == written(policy, 3, settings, arrays)
     loaded = gbpl.load(tmp_path / "p")
     assert loaded.draw_count == draws
-    assert (loaded.decide(NEW[:5]).probability is None) == (draws == 0)
+    assert (loaded.decide(NEW[:5]).draw_share is None) == (draws == 0)
     loaded.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "p").read_bytes()
 
@@ -914,7 +914,7 @@ def test_effects_of_several_models_restated(mixture_file, tmp_path, curves):
     found = loaded.action_probability(NEW)
     assert np.mean(np.abs(found - expected).max(axis=1) > 1e-9) < 0.005
     assert np.abs(found - expected).max() <= 1.0 / 50 + 1e-9
-    assert_array_equal(loaded.decide(NEW).probability, found)
+    assert_array_equal(loaded.decide(NEW).draw_share, found)
 
 
 HOSTILE_EFFECTS = {

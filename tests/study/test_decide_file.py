@@ -23,7 +23,7 @@ from gbpl.study.decide_file import Decided, decide_file
 ROWS = 2500
 TRIAL = people(ROWS)
 POLICY = tiny_policy(TRIAL)
-MADE = ("action", "probability of none", "probability of treat", "disagreement", "deferred", "expected gain")
+MADE = ("action", "share of draws for none", "share of draws for treat", "disagreement", "deferred", "expected gain")
 
 
 @pytest.mark.parametrize("source", SUFFIXES)

@@ -228,7 +228,7 @@ def test_a_saved_study_is_the_same(study, tmp_path):
     loaded = gbpl.load(tmp_path / "p.gbpl")
     assert loaded.summary == study.summary
     assert loaded.rule == study.policy.rule
-    assert_array_equal(loaded.decide(frame(lost=11)).probability, study.policy.decide(frame(lost=11)).probability)
+    assert_array_equal(loaded.decide(frame(lost=11)).draw_share, study.policy.decide(frame(lost=11)).draw_share)
     assert study.report().startswith("<!")
 
 

@@ -188,7 +188,7 @@ def capacity_rule(
     return Decisions.of_columns(
         action,
         count,
-        probability=share,
+        draw_share=share,
         disagreement=disagreement(share),
         expected_gain=gained,
         inclusion=leaving_probability(share, default),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.tables.roles import DRAW_SHARE
+
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
@@ -34,14 +36,17 @@ class Decisions:
     """One action per row, and how sure that is; None for what is not known.
 
     `action` holds labels, or column numbers where a rule was given arrays; `actions` are the labels in the order of the
-    columns. `probability` is the share of posterior draws that would take each action (for rules: the table they were
-    given), `disagreement` how split the draws are, `deferred` which rows are for a person, `expected_gain` what the
-    action is expected to gain over the default one, net of costs, and `inclusion`, under limited capacity, the share of
-    draws that would give the row any other action than the default one. `counts` says how many values were filled in.
+    columns. `draw_share` is the share of posterior draws that would take each action: how sure the decision is, and no
+    propensity, because the action is not drawn by it. `probability` are those of a randomized policy, where a rule was
+    given one (`map_rule`). `disagreement` says how split the draws are, `deferred` which rows are for a person,
+    `expected_gain` what the action is expected to gain over the default one, net of costs, and `inclusion`, under
+    limited capacity, the share of draws that would give the row any other action than the default one. `counts` says
+    how many values were filled in.
     """
 
     action: np.ndarray
     actions: np.ndarray
+    draw_share: Float[np.ndarray, "row action"] | None = None
     probability: Float[np.ndarray, "row action"] | None = None
     disagreement: Float[np.ndarray, " row"] | None = None
     deferred: Bool[np.ndarray, " row"] | None = None
@@ -66,10 +71,9 @@ class Decisions:
     def to_dict(self) -> dict[str, np.ndarray]:
         """Columns by name, as `pandas.DataFrame` or `polars.DataFrame` take them; only those that are known."""
         columns: dict[str, Any] = {"action": self.action}
-        if self.probability is not None:
-            columns |= {
-                f"probability of {label}": self.probability[:, a] for a, label in enumerate(self.actions.tolist())
-            }
+        for words, table in ((DRAW_SHARE, self.draw_share), ("probability of", self.probability)):
+            if table is not None:
+                columns |= {f"{words} {label}": table[:, a] for a, label in enumerate(self.actions.tolist())}
         for name in ("disagreement", "deferred", "expected_gain", "inclusion"):
             if (column := getattr(self, name)) is not None:
                 columns[name.replace("_", " ")] = column

@@ -107,7 +107,7 @@ def threshold_rule(action_probability: Float[np.ndarray, "row action"], *, alpha
     others[:, default] = -np.inf
     leaves = leaving_probability(table, default) > 1.0 - alpha + ROUNDING
     action = np.where(leaves, np.argmax(others, axis=1), default)
-    return Decisions.of_columns(action, table.shape[1], probability=table, disagreement=disagreement(table))
+    return Decisions.of_columns(action, table.shape[1], draw_share=table, disagreement=disagreement(table))
 
 
 def defer_rule(

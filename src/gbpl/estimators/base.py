@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gbpl.feedback.checks import check_features
 from gbpl.feedback.content import content_order
 from gbpl.feedback.full import FullFeedback
+from gbpl.feedback.reach import check_reach
 from gbpl.feedback.read import Feedback, read_feedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.members import fold_rows
@@ -126,6 +127,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         check_is_fitted(self)
         features = check_features(X)
         validate_data(self, X, reset=False, skip_check_array=True)
+        check_reach(features, self.standardizer_.mean, self.standardizer_.scale)
         return self.standardizer_.apply(features)
 
     # -- deciding -----------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from gbpl.decisions.capacity import priced_action
 from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.decisions.rules import disagreement
+from gbpl.feedback.reach import beyond_reach, check_reach
 from gbpl.frozen.committee import Committee, Effects, Part
 from gbpl.squashing import simplex_projection
 from gbpl.value.welfare import deterministic
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from gbpl.tables.encoder import Encoder
 
 __all__ = ["NumpyPolicy"]
+
+NO_SCORE = "row(s) without a score, for a person to decide: a value is beyond all that can be computed with"
 
 
 class NumpyPolicy:
@@ -104,11 +107,19 @@ class NumpyPolicy:
             raise ValueError(f"X has missing or infinite values, first in row {row}; drop or impute those rows")
         return x
 
+    def _within_reach(self, X: Any) -> Float[np.ndarray, "row feature"]:
+        x = self._features(X)[0]
+        check_reach(x, self.mean, self.scale)
+        return x
+
     # -- deciding -----------------------------------------------------------------------------------------
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """The randomized policy: a probability for each action, columns in the order of `actions_`."""
-        deviation, _ = self._committee.apply(self._features(X)[0], draws=False)
+        """The randomized policy: a probability for each action, columns in the order of `actions_`.
+
+        If actions are drawn by it, these are the propensities to log; `predict` and `decide` draw nothing.
+        """
+        deviation, _ = self._committee.apply(self._within_reach(X), draws=False)
         return simplex_projection(1.0 / deviation.shape[1] + deviation)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -116,15 +127,18 @@ class NumpyPolicy:
         return self.actions_[deterministic(self.predict_proba(X))]
 
     def action_probability(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """Probability that each action is the best one for the row: the share of posterior draws that take it."""
-        _, taken = self._committee.apply(self._features(X)[0], draws=True)
+        """Posterior probability that each action is the best one for the row: the share of draws that take it.
+
+        It says how sure the decision is. It is no propensity: `predict_proba` is the randomized policy.
+        """
+        _, taken = self._committee.apply(self._within_reach(X), draws=True)
         if taken is None:
             raise ValueError("this policy was saved without posterior draws; save it where it was fitted, draws=400")
         return taken / self.draw_count
 
     def expected_gain(self, X: Any) -> Float[np.ndarray, "row action"]:
         """What each action is expected to gain over the default one of the rule, in outcome units."""
-        gain = self._gain(self._committee.apply(self._features(X)[0], draws=False)[0])
+        gain = self._gain(self._committee.apply(self._within_reach(X), draws=False)[0])
         if gain is None:
             raise ValueError("this policy was fitted without a committee, so its gains are not known; fit it with one")
         return gain
@@ -133,25 +147,35 @@ class NumpyPolicy:
         return None if self.gain is None else self.gain.gains(deviation, self.rule.default)
 
     def decide(self, X: Any, *, defer: float | None = None) -> Decisions:
-        """Action, its chances, disagreement, whether a person should decide (above `defer`), and the expected gain."""
+        """Action, shares of draws, disagreement, whether a person should decide (above `defer`), and the expected gain.
+
+        Rows that get no score, because a value is beyond all that can be computed with, are counted and left to a
+        person, with the default action and nothing known about it.
+        """
         level = self.rule.defer if defer is None else defer
         if not 0.0 <= level <= 1.0:
             raise ValueError(f"defer must be in [0, 1], got {level}; try 0.5")
         x, counts = self._features(X)
+        far = beyond_reach(x, self.mean, self.scale)
+        if far.any():
+            if not self.draw_count:  # nothing would say that they are for a person
+                check_reach(x, self.mean, self.scale)
+            x, counts = np.where(far[:, None], self.mean, x), counts | {NO_SCORE: int(far.sum())}
         deviation, taken = self._committee.apply(x, draws=True)
         gain = self._gain(deviation)
         if gain is not None and any(self.rule.prices):
             number = priced_action(gain, np.array(self.rule.prices))
         else:
             number = deterministic(deviation)
-        chance = None if taken is None else taken / self.draw_count
-        split = None if chance is None else disagreement(chance) if len(chance) else np.zeros(0)
+        number = np.where(far, self.rule.default, number)
+        share = None if taken is None else np.where(far[:, None], 1.0 / len(self.actions_), taken / self.draw_count)
+        split = None if share is None else disagreement(share) if len(share) else np.zeros(0)
         return Decisions(
             action=self.actions_[number],
-            probability=chance,
+            draw_share=share,
             disagreement=split,
-            deferred=None if split is None else split > level,
-            expected_gain=None if gain is None else gain[np.arange(len(gain)), number],
+            deferred=None if split is None else (split > level) | far,
+            expected_gain=None if gain is None else np.where(far, 0.0, gain[np.arange(len(gain)), number]),
             actions=self.actions_,
             counts=counts,
         )

@@ -20,6 +20,7 @@ import numpy as np
 
 from gbpl.decisions.rules import disagreement
 from gbpl.feedback.checks import check_features
+from gbpl.feedback.reach import check_reach
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import filled, row_blocks
 from gbpl.posterior.chains import to_arviz
@@ -193,7 +194,9 @@ class Posterior:
         return to_arviz(jax.tree.map(lambda leaf: leaf[None], params))
 
     def _features(self, X: Any) -> Float[np.ndarray, "row feature"]:
-        return self.standardizer.apply(check_features(X))
+        x = check_features(X)
+        check_reach(x, self.standardizer.mean, self.standardizer.scale)
+        return self.standardizer.apply(x)
 
     def _joint_parts(self) -> list[JointPosterior] | None:
         """The members' posteriors, where they can be drawn jointly."""

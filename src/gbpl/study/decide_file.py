@@ -143,6 +143,7 @@ def _decided(
         x, counts = policy.encoder.apply(batch, first_row=totals.rows)
         totals.counts.update(counts)
     decided = policy.decide(x, defer=defer)
+    totals.counts.update(decided.counts)
     made = {"row": np.arange(totals.rows, totals.rows + len(decided)), **decided.to_dict()}
     clash = [name for name in keep if name in made]
     if clash:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Encoder"]
 
-FORMAT = 1
+FORMAT = 2  # 1: without the spans of numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ class Encoder:
         return out, counts
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, "columns": [part.to_json() for part in self.parts]}
+        columns = [part.to_json() for part in self.parts]
+        return {"format": FORMAT if any("span" in column for column in columns) else 1, "columns": columns}
 
     @classmethod
     def from_json(cls, stored: Any) -> Encoder:
@@ -110,10 +111,11 @@ class Encoder:
         _require(isinstance(stored, dict) and set(stored) == {"format", "columns"}, "format and columns are needed")
         version, listed = stored["format"], stored["columns"]
         _require(
-            type(version) is int and version == FORMAT, f"format {version!r:.40} is not {FORMAT}, which is read here"
+            type(version) is int and 1 <= version <= FORMAT,
+            f"format {version!r:.40} is not 1 to {FORMAT}",
         )
         _require(isinstance(listed, list) and len(listed) > 0, "its columns are not a list of some")
-        parts = tuple(_part(item) for item in listed)
+        parts = tuple(_part(item, version) for item in listed)
         _require(len({part.name for part in parts}) == len(parts), "a column is there twice")
         return cls(parts)
 
@@ -123,12 +125,14 @@ def _require(fine: bool, what: str) -> None:
         raise TableError(f"this is not a stored encoder: {what}; save the policy again")
 
 
-def _part(stored: Any) -> NumberColumn | CategoryColumn:
+def _part(stored: Any, version: int) -> NumberColumn | CategoryColumn:
     kind = stored.get("kind") if isinstance(stored, dict) else None
     known = isinstance(kind, str) and kind in ("number", "boolean", "category")
     _require(known, f"a column's kind is {kind!r:.40}, not number, boolean or category")
     texts: dict[str, Any] = {"name": str, "kind": str, "missing": bool}
     own: dict[str, Any] = {"levels": list, "other": bool} if kind == "category" else {"fill": (int, float)}
+    if version > 1 and kind == "number" and "span" in stored:
+        own["span"] = list
     shown = f"column {stored.get('name')!r:.40}"
     _require(set(stored) == {*texts, *own}, f"{shown} must have {', '.join([*texts, *own])}, and no more")
     for key, wanted in (texts | own).items():
@@ -143,4 +147,9 @@ def _part(stored: Any) -> NumberColumn | CategoryColumn:
     fill = stored["fill"]
     fine = abs(fill) <= sys.float_info.max and (kind == "number" or 0 <= fill <= 1)  # false for NaN
     _require(bool(fine), f"fill of {shown} is {fill!r:.40}")
-    return NumberColumn(stored["name"], float(fill), stored["missing"], kind == "boolean")
+    span = stored.get("span")
+    if span is not None:
+        plain = len(span) == 2 and all(type(end) in (int, float) and abs(end) <= sys.float_info.max for end in span)
+        _require(plain and span[0] <= span[1], f"span of {shown} is {span!r:.40}")
+        span = float(span[0]), float(span[1])
+    return NumberColumn(stored["name"], float(fill), stored["missing"], kind == "boolean", span)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LEVELS", "MISSING", "OTHER", "CategoryColumn", "NumberColumn", "learn_column"]
 
 LEVELS = 30  # levels of a category that get a feature of their own, at most
+LARGEST = float(np.finfo(np.float64).max)
 OTHER, MISSING = "(other)", "(missing)"
 REMEDY = {
     Kind.DATE: "turn it into a number, such as the year or the days since a start, and name that",
@@ -28,12 +30,17 @@ REMEDY = {
 
 @dataclass(frozen=True, slots=True)
 class NumberColumn:
-    """Numbers, or booleans as 0 and 1: `fill` where missing, which a feature marks if any were missing in training."""
+    """Numbers, or booleans as 0 and 1: `fill` where missing, which a feature marks if any were missing in training.
+
+    Numbers outside `span` are far from all that were learned from, by as much as those were from each other; None: not
+    known, as in files of earlier versions.
+    """
 
     name: str
     fill: float
     missing: bool
     boolean: bool = False
+    span: tuple[float, float] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -52,7 +59,11 @@ class NumberColumn:
         out[raw.missing, 0] = self.fill
         if self.missing:
             out[:, 1] = raw.missing
-        return Counter({f"missing {self.name}": int(raw.missing.sum())})
+        counts = Counter({f"missing {self.name}": int(raw.missing.sum())})
+        if self.span is not None:
+            far = int(np.count_nonzero((out[:, 0] < self.span[0]) | (out[:, 0] > self.span[1])))
+            counts[f"value(s) of {self.name} far outside what was learned ({self.span[0]:g} to {self.span[1]:g})"] = far
+        return counts
 
     def _check_kind(self, raw: RawColumn, first_row: int) -> None:
         held = "true and false" if self.boolean else "numbers"
@@ -72,7 +83,8 @@ class NumberColumn:
 
     def to_json(self) -> dict[str, Any]:
         kind = "boolean" if self.boolean else "number"
-        return {"name": self.name, "kind": kind, "fill": self.fill, "missing": self.missing}
+        known = {} if self.span is None else {"span": list(self.span)}
+        return {"name": self.name, "kind": kind, "fill": self.fill, "missing": self.missing, **known}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +148,33 @@ class CategoryColumn:
         return {"name": self.name, "kind": "category", "levels": list(self.levels), **made}
 
 
+def _span(present: Float[np.ndarray, " row"]) -> tuple[float, float]:
+    """The range with its width added on both sides, in one digit, which says little about the highest or lowest row.
+
+    >>> _span(np.array([18.0, 44.0, 90.0]))
+    (-60.0, 200.0)
+    """
+    low, high = float(present.min()), float(present.max())
+    with np.errstate(over="ignore"):
+        ends = low - (high - low), high + (high - low)
+    return _one_digit(ends[0], down=True), _one_digit(ends[1], down=False)
+
+
+def _one_digit(value: float, *, down: bool) -> float:
+    """A number of one digit that is not above, or not below, the value."""
+    if value == 0.0 or not math.isfinite(value):
+        return float(np.clip(value, -LARGEST, LARGEST))
+    power = math.floor(math.log10(abs(value)))
+    digit = (math.floor if down else math.ceil)(Decimal(value).scaleb(-power))
+    return float(np.clip(float(f"{digit}e{power}"), -LARGEST, LARGEST))
+
+
 def _learn_number(raw: RawColumn, name: str) -> tuple[NumberColumn, list[str]]:
     present = np.asarray(raw.values[~raw.missing], np.float64)
     fill = float(np.median(present / 2) * 2)  # halves: the sum of two large numbers would overflow
     missing = int(raw.missing.sum())
-    made = NumberColumn(name, fill, missing > 0, raw.kind is Kind.BOOLEAN)
+    boolean = raw.kind is Kind.BOOLEAN
+    made = NumberColumn(name, fill, missing > 0, boolean, None if boolean else _span(present))
     notes = []
     if missing:
         marked = f"{made.names[1]!r} marks them"

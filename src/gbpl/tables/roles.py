@@ -8,7 +8,9 @@ from typing import Any
 
 from gbpl.tables.frames import TableError, require_columns
 
-__all__ = ["Roles"]
+__all__ = ["DRAW_SHARE", "Roles"]
+
+DRAW_SHARE = "share of draws for"  # how the columns of decisions begin that say how sure they are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,11 @@ class Roles:
         for name in ("outcomes", "features", "controls"):
             if isinstance(getattr(self, name), str):
                 object.__setattr__(self, name, [getattr(self, name)])
+        if isinstance(self.propensity, str) and self.propensity.startswith(DRAW_SHARE):
+            raise TableError(
+                f"the column {self.propensity!r} says how sure a decision was, and is no propensity: the action was "
+                "not drawn by it; log the probabilities of predict_proba where actions are drawn by them"
+            )
         if self.outcomes is None and (self.outcome is None or self.action is None):
             raise TableError(
                 f"{'outcome' if self.outcome is None else 'action'} is not named; give outcome and action (one of each "
