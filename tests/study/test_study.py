@@ -217,7 +217,7 @@ def test_decide_gives_the_decisions_of_the_study_and_of_rows_without_outcome(stu
     decided = study.policy.decide(raw)
     assert len(decided) == N + 11
     known = raw["earnings"].notna().to_numpy()
-    for name in ("action", "probability", "disagreement", "deferred", "expected_gain"):
+    for name in ("action", "draw_share", "disagreement", "deferred", "expected_gain"):
         assert_array_equal(getattr(decided, name)[known], getattr(study.decisions, name))
     assert_array_equal(study.decisions.deferred, study.decisions.disagreement > 0.6)
     assert_array_equal(decided.action, study.fitted.predict(study.policy.encoder.apply(raw)[0]))

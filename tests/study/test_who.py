@@ -236,7 +236,8 @@ def test_many_levels_are_gathered_and_levels_named_like_ours_stay_apart():
     frame = {"c": values, "d": np.repeat([f"l{k:02}" for k in range(20)], 5), "x": np.arange(100.0) % 7}
     encoder = Encoder.fit(frame)[0]
     who = {
-        p["feature"]: p for p in by_feature(frame, encoder, np.ones(100, bool), np.zeros(100, int), np.zeros(100), 2)
+        p["feature"]: p
+        for p in by_feature(frame, encoder, np.ones(100, bool), np.zeros(100, int), np.zeros(100), 2, smallest=5)
     }
     assert [(one["label"], one["rows"]) for one in who["c"]["bins"]] == [("(missing)", 30), ("all", 30), (MISSING, 40)]
     assert [one["label"] for one in who["d"]["bins"]] == [*(f"l{k:02}" for k in range(8)), OTHER]
@@ -310,5 +311,5 @@ def test_review_lists_standardized_differences():
     assert review(X, ENCODER, ~EVERY) == review(X, ENCODER, EVERY) == []
     same = np.column_stack([np.ones(10), np.arange(10) // 5])
     encoder = Encoder.fit({"a": [1.0, 2.0] * 5, "b": [1.0, 2.0] * 5}, ["a", "b"])[0]
-    told = review(same, encoder, np.arange(10) >= 5)
+    told = review(same, encoder, np.arange(10) >= 5, 5)
     assert [(part["feature"], part["difference"]) for part in told] == [("b", 1.0)], "no difference, no line; no spread"

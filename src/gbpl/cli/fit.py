@@ -136,6 +136,12 @@ def fit(
     check: Annotated[
         bool, typer.Option("--check", help="Try to break the result, as gbpl check does.", rich_help_panel=OUTPUT)
     ] = False,
+    smallest_group: Annotated[
+        int,
+        typer.Option(
+            metavar="ROWS", help="Nothing that is written tells fewer rows than these apart.", rich_help_panel=OUTPUT
+        ),
+    ] = 10,
     seed: Seed = 0,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,
@@ -160,7 +166,8 @@ def fit(
         from gbpl.study.study import learn
     study = learn(
         table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name), check=check, **estimator_of(models, seed, confounding),
+        seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
+        **estimator_of(models, seed, confounding),
     )  # fmt: skip
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)

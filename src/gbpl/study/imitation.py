@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.study.who import plainest, shown
+from gbpl.study.who import SMALLEST_GROUP, plainest, shown
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.features import MISSING, OTHER, CategoryColumn, NumberColumn
 
@@ -57,8 +57,9 @@ def _node(
 
 
 def imitation(
-    x: Float[np.ndarray, "row feature"], encoder: Encoder, given: Int[np.ndarray, " row"], *, seed: int = 0
-) -> dict[str, Any]:
+    x: Float[np.ndarray, "row feature"], encoder: Encoder, given: Int[np.ndarray, " row"], *, seed: int = 0,
+    smallest: int = SMALLEST_GROUP,
+) -> dict[str, Any]:  # fmt: skip
     """A tree of three questions that decides as the policy does wherever it can, and how often that is.
 
     `fidelity` is cross-validated: the share of rows, not seen by the tree, that it decides as the policy does.
@@ -73,7 +74,10 @@ def imitation(
     # Trees are grown in float32, and treat numbers closer than 1e-7 as equal: ranks avoid both problems.
     ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in x[rows].T]).astype(np.float32)
     tree = DecisionTreeClassifier(
-        max_depth=TREE_DEPTH, min_samples_leaf=max(5, len(rows) // 100), min_impurity_decrease=1e-4, random_state=seed
+        max_depth=TREE_DEPTH,
+        min_samples_leaf=max(5, smallest, len(rows) // 100),
+        min_impurity_decrease=1e-4,
+        random_state=seed,
     )
     rare = np.bincount(given[rows])
     folds = min(FOLDS, int(rare[rare > 0].min()))

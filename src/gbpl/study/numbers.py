@@ -15,6 +15,7 @@ from scipy.stats import t
 
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.posterior.problem import PosteriorError
+from gbpl.study.who import SMALLEST_GROUP
 from gbpl.value.estimate import Value, value_covariance
 from gbpl.value.evaluate import LOGGING
 from gbpl.value.gains import gains_over
@@ -37,8 +38,11 @@ def _quantiles(value: Value) -> list[float]:
 class StudyNumbers:
     """A fitted policy under a rule: `decided` are its held-out actions, column numbers."""
 
-    def __init__(self, policy: GBPLNet, decided: Int[np.ndarray, " row"], default: int) -> None:
-        self.policy, self.default = policy, default
+    def __init__(
+        self, policy: GBPLNet, decided: Int[np.ndarray, " row"], default: int, smallest: int = SMALLEST_GROUP
+    ) -> None:
+        self.policy, self.default, self.smallest = policy, default, smallest
+        self.parts = max(1, min(GROUPS, len(decided) // smallest))
         self.labels = policy.actions_.tolist()
         self.table: Float[np.ndarray, "row action"] = np.eye(len(self.labels))[decided]
         self.value = policy.cross_fitted_value(self.table)
@@ -93,12 +97,21 @@ class StudyNumbers:
     def disagreement(
         self, split: Float[np.ndarray, " row"], given: Int[np.ndarray, " row"], level: float
     ) -> dict[str, Any]:
-        """Rows by disagreement and action, and the value where those above a level get the default action instead."""
+        """Rows by disagreement and action, and the value where those above a level get the default action instead.
+
+        The value is that of the next higher level unless the smallest group of rows lies between, and as many stay: the
+        difference would be the outcome of a few.
+        """
         curve = []
-        for at in sorted({*LEVELS.tolist(), level}):
+        handed = np.zeros(len(split), bool)
+        value = self._handed_over(handed)
+        for at in sorted({*LEVELS.tolist(), level}, reverse=True):
             away = split > at
-            value = self._handed_over(away)
+            more, left = np.count_nonzero(away & ~handed), np.count_nonzero(~away)
+            if more >= self.smallest and (left == 0 or left >= self.smallest):
+                handed, value = away, self._handed_over(away)
             curve.append({"level": at, "share": float(away.mean()), "welfare": value.estimate, "se": value.se})
+        curve.reverse()
         counts = [np.histogram(split[given == a], LEVELS)[0].tolist() for a in range(len(self.labels))]
         return {"level": level, "edges": LEVELS.tolist(), "counts": counts, "curve": curve}
 
@@ -118,7 +131,7 @@ class StudyNumbers:
     def calibration(self) -> dict[str, Any]:
         """How the loss scale was chosen, and whether expected gains agree with estimated ones."""
         if self.policy.effect_ is not None and isinstance(self.policy.eta, str):
-            said = self.policy.reliability(groups=GROUPS).to_dict()
+            said = self.policy.reliability(groups=self.parts).to_dict()
             rows = [dict(zip(said, row, strict=True)) for row in zip(*said.values(), strict=True)]
             return {"eta": None, "eta_note": None, "coverage": None, "groups": self._groups(), "reliability": rows}
         try:
@@ -136,7 +149,7 @@ class StudyNumbers:
         evaluator = self.policy.training("learn again").evaluator("dr")
         done = evaluator.value(np.eye(gain.shape[1])[best]) - self.single[self.default]
         groups = []
-        for rows in np.array_split(np.argsort(expected, kind="stable"), GROUPS):
+        for rows in np.array_split(np.argsort(expected, kind="stable"), self.parts):
             weights = None if done.weights is None else done.weights[rows]
             part = Value(
                 done.influence[rows], done.estimator, weights, None if done.groups is None else done.groups[rows]

@@ -21,6 +21,7 @@ from gbpl.frozen.file import SavedPolicy
 from gbpl.runtime.warn import collected
 from gbpl.study.options import Terms, check_folds, checked_estimator
 from gbpl.study.summary import StudyParts, summarize
+from gbpl.study.who import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import column_names, rows_of
 from gbpl.tables.roles import Roles
@@ -117,6 +118,7 @@ def learn(
     source: str = "table",
     estimator: GBPLNet | None = None,
     check: bool = False,
+    smallest_group: int = SMALLEST_GROUP,
 ) -> Study:
     """Learn from a table who gets which action: types are inferred, categories encoded, missing values filled in.
 
@@ -125,7 +127,8 @@ def learn(
     can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
     a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a
     certificate. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
-    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report.
+    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. Nothing that
+    is saved or reported tells groups of fewer rows than `smallest_group` apart.
 
     >>> from gbpl import MLP, FitConfig
     >>> rng = np.random.default_rng(0)
@@ -140,7 +143,7 @@ def learn(
         outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls, propensity=propensity,
         weight=weight, group=group,
     )  # fmt: skip
-    policy = checked_estimator(estimator, seed)
+    policy, smallest = checked_estimator(estimator, seed), check_smallest_group(smallest_group)
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
     encoder, notes = Encoder.fit(frame, roles.features, exclude=roles.used())
@@ -159,7 +162,7 @@ def learn(
     parts = StudyParts(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, source=source, notes=notes,
-        certificate=certificate, seconds=time.perf_counter() - started,
+        certificate=certificate, seconds=time.perf_counter() - started, smallest_group=smallest,
     )  # fmt: skip
     summary = summarize(parts) | {"check": None}
     if check:

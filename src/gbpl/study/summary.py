@@ -23,7 +23,7 @@ from gbpl.feedback.read import TableFeedback
 from gbpl.runtime.json import plain
 from gbpl.study.imitation import imitation
 from gbpl.study.numbers import PROBABILITIES, StudyNumbers
-from gbpl.study.who import by_feature, review
+from gbpl.study.who import SMALLEST_GROUP, by_feature, review
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.roles import Roles
 from gbpl.value.evaluate import LOGGING
@@ -57,12 +57,14 @@ class StudyParts:
     notes: Sequence[str]
     certificate: Any
     seconds: float
+    smallest_group: int = SMALLEST_GROUP
 
 
 def summarize(parts: StudyParts) -> dict[str, Any]:
     """The summary of a study, in plain Python types; None for what is not a finite number."""
     policy, data, rule = parts.policy, parts.data, parts.rule
-    numbers = StudyNumbers(policy, parts.decided, rule.default)
+    smallest = parts.smallest_group
+    numbers = StudyNumbers(policy, parts.decided, rule.default, smallest)
     place = {label: number for number, label in enumerate(data.labels)}
     given = np.fromiter(map(place.__getitem__, parts.decisions.action.tolist()), np.int64, len(data.feedback))
     split = parts.decisions.disagreement
@@ -80,16 +82,17 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "alternatives": numbers.alternatives(),
         "bands": numbers.bands(),
         "moments": numbers.moments(),
-        "who": by_feature(parts.frame, parts.encoder, data.kept, given, deferred, len(place)),
-        "tree": imitation(data.feedback.x, parts.encoder, given),
+        "who": by_feature(parts.frame, parts.encoder, data.kept, given, deferred, len(place), smallest),
+        "tree": imitation(data.feedback.x, parts.encoder, given, smallest=smallest),
         "disagreement": numbers.disagreement(split, given, rule.defer),
-        "review": review(data.feedback.x, parts.encoder, deferred),
+        "review": review(data.feedback.x, parts.encoder, deferred, smallest),
         "overlap": policy.overlap_.to_dict() if hasattr(policy, "overlap_") else None,
         "sensitivity": _sensitivity(parts),
         "zeta_path": policy.zeta_path_.to_dict(),
         "calibration": numbers.calibration(),
         "certificate": _certificate(parts.certificate),
-        "settings": policy.get_params(deep=False) | {"defer": rule.defer, "prices": rule.prices},
+        "settings": policy.get_params(deep=False)
+        | {"defer": rule.defer, "prices": rule.prices, "smallest_group": smallest},
         "versions": _versions(),
         "seconds": round(parts.seconds, 1),
     }

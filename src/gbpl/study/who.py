@@ -1,4 +1,7 @@
-"""Who gets what, in shares: by feature, and how rows for a person to review differ from the others."""
+"""Who gets what, in shares: by feature, and how rows for a person to review differ from the others.
+
+Nothing is said of fewer rows than the smallest group that a study may show, so that nobody is recognised in a file.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.tables.encoder import Encoder
-from gbpl.tables.frames import column, is_missing
+from gbpl.tables.frames import TableError, column, is_missing
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["by_feature", "plainest", "review", "shown"]
+__all__ = ["SMALLEST_GROUP", "by_feature", "check_smallest_group", "plainest", "review", "shown"]
 
+SMALLEST_GROUP = 10
 BINS = 5
 MOST_LEVELS = 8
 MOST_FEATURES = 30
@@ -48,20 +52,40 @@ def shown(number: float) -> str:
     return f"{'-' if number < 0.0 else ''}{int(whole):,}{point}{decimals}"
 
 
-def _numbers(values: Float[np.ndarray, " row"]) -> tuple[Int[np.ndarray, " row"], list[str]]:
+def check_smallest_group(size: int) -> int:
+    """Refuse anything but a number of rows."""
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise TableError(f"smallest_group must be a whole number >= 1, got {size!r:.40}; try {SMALLEST_GROUP}")
+    return int(size)
+
+
+def _numbers(values: Float[np.ndarray, " row"], smallest: int) -> tuple[Int[np.ndarray, " row"], list[str]]:
     """Bin of each row by quantiles, and the names of the bins, which hold for exactly their rows."""
-    distinct = np.unique(values)
-    if len(distinct) <= BINS:
+    distinct, counts = np.unique(values, return_counts=True)
+    if len(distinct) <= BINS and counts.min(initial=smallest) >= smallest:
         return np.searchsorted(distinct, values), [shown(value) for value in distinct.tolist()]
     last = np.unique(np.searchsorted(distinct, np.quantile(values, np.arange(1, BINS) / BINS), side="right")) - 1
-    last = last[last < len(distinct) - 1]  # places of the largest value of each bin but the highest
+    last = np.arange(len(distinct)) if len(distinct) <= BINS else last  # places of the largest value of each bin
+    last = _large_enough(last, np.cumsum(counts), smallest)
     place = np.searchsorted(distinct[last], values, side="left")
     cuts = [shown(plainest(float(distinct[at]), float(distinct[at + 1]))) for at in last.tolist()]
     middle = [f"above {low} to {high}" for low, high in pairwise(cuts)]
     return place, [f"up to {cuts[0]}", *middle, f"above {cuts[-1]}"] if cuts else ["any"]
 
 
-def _levels(values: np.ndarray) -> tuple[Int[np.ndarray, " row"], list[str]]:
+def _large_enough(
+    last: Int[np.ndarray, " bin"], below: Int[np.ndarray, " value"], smallest: int
+) -> Int[np.ndarray, " cut"]:
+    """The ends of bins but the highest, those of small bins left out; `below` counts the rows up to each value."""
+    kept, before = [], 0
+    for at in last.tolist():
+        if below[at] - before >= smallest and below[-1] - below[at] >= smallest:
+            kept.append(at)
+            before = int(below[at])
+    return np.array(kept, np.int64)
+
+
+def _levels(values: np.ndarray, smallest: int) -> tuple[Int[np.ndarray, " row"], list[str]]:
     """Bin of each row by its level, the rarer levels together, and the names."""
     listed = values.tolist()
     text = {value: _level(value) for value in dict.fromkeys(listed)}
@@ -70,7 +94,10 @@ def _levels(values: np.ndarray) -> tuple[Int[np.ndarray, " row"], list[str]]:
     code = {value: number[level] for value, level in text.items()}
     place = np.fromiter(map(code.__getitem__, listed), np.int64, len(listed))
     counts = np.bincount(place, minlength=len(levels))
-    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])
+    often = np.argsort(-counts, kind="stable")[: min(MOST_LEVELS, int(np.count_nonzero(counts >= smallest)))]
+    while len(often) and 0 < len(place) - counts[often].sum() < smallest:
+        often = often[:-1]
+    kept = np.sort(often)
     moved = np.full(len(levels), len(kept))
     moved[kept] = np.arange(len(kept))
     return moved[place], [*(levels[at] for at in kept.tolist()), *([OTHER] if len(kept) < len(levels) else [])]
@@ -82,24 +109,27 @@ def _level(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _binned(values: np.ndarray) -> tuple[Int[np.ndarray, " row"], list[str], str]:
+def _binned(values: np.ndarray, smallest: int) -> tuple[Int[np.ndarray, " row"], list[str], str]:
     """Bin of each row, names of the bins, and the kind of the column."""
     missing = is_missing(values)
     number = values.dtype.kind in "iuf"
     present = values[~missing]
-    bins, names = _numbers(present.astype(np.float64)) if number else _levels(present)
+    bins, names = _numbers(present.astype(np.float64), smallest) if number else _levels(present, smallest)
     place = np.full(len(values), len(names))
     place[~missing] = bins
-    if missing.any():
+    if 0 < missing.sum() < smallest and len(present):  # with the rows of the largest part
+        largest = int(np.argmax(np.bincount(bins, minlength=len(names))))
+        place[missing], names[largest] = largest, f"{names[largest]}, or missing"
+    elif missing.any():
         names = [*names, MISSING]
     return place, names, "number" if number else "category"
 
 
 def by_feature(
     frame: Any, encoder: Encoder, kept: Bool[np.ndarray, " row"], given: Int[np.ndarray, " row"],
-    deferred: Bool[np.ndarray, " row"], count: int,
+    deferred: Bool[np.ndarray, " row"], count: int, smallest: int = SMALLEST_GROUP,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Shares of the actions in parts of each feature, the most important feature first.
+    """Shares of the actions in parts of each feature of `smallest` rows or more, the most important feature first.
 
     `importance` is the share of the variance of the actions given that lies between the parts.
     """
@@ -107,7 +137,7 @@ def by_feature(
     variance = float(np.sum(overall * (1.0 - overall)))
     ranked: list[tuple[float, dict[str, Any]]] = []
     for name in encoder.columns:
-        place, names, kind = _binned(column(frame, name)[kept])
+        place, names, kind = _binned(column(frame, name)[kept], smallest)
         together = np.bincount(place * count + given, minlength=len(names) * count).reshape(-1, count)
         rows = together.sum(axis=1)
         shares = together / np.maximum(rows, 1)[:, None]
@@ -124,10 +154,14 @@ def by_feature(
 
 
 def review(
-    x: Float[np.ndarray, "row feature"], encoder: Encoder, deferred: Bool[np.ndarray, " row"]
-) -> list[dict[str, Any]]:
-    """How rows handed to a person differ from the others in means and shares, the largest difference in sd first."""
-    if not deferred.any() or deferred.all():
+    x: Float[np.ndarray, "row feature"], encoder: Encoder, deferred: Bool[np.ndarray, " row"],
+    smallest: int = SMALLEST_GROUP,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """How rows handed to a person differ from the others in means and shares, the largest difference in sd first.
+
+    Nothing where either are fewer than `smallest`: means of a few rows give them away.
+    """
+    if min(np.count_nonzero(deferred), np.count_nonzero(~deferred)) < smallest:
         return []
     away, stay = x[deferred], x[~deferred]
     means = stay.mean(axis=0), away.mean(axis=0)
