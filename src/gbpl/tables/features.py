@@ -12,6 +12,7 @@ import numpy as np
 
 from gbpl.tables.columns import EXACT, Kind, RawColumn, check_finite, kind_of, level_text, read_column
 from gbpl.tables.frames import TableError
+from gbpl.tables.number_text import number_text
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -226,15 +227,17 @@ def learn_column(values: Any, name: str, asked: bool) -> tuple[NumberColumn | Ca
     check_finite(raw, name)
     kind = kind_of(raw, name)
     why = _why_not(kind, raw)
+    looks = number_text(raw, name) if raw.kind is Kind.CATEGORY and kind is not Kind.CONSTANT else None
     if why and not asked:
         return None, [f"column {name!r} left out: {why}"]
     if kind in REMEDY:
         raise TableError(f"column {name!r} cannot be a feature: {why}; {REMEDY[kind]}")
     odd = [f"column {name!r}: {why}; used, as it was asked for"] if why else []
+    odd += [] if looks is None else [looks]
     if raw.kind is not Kind.CATEGORY:
         number, notes = _learn_number(raw, name)
         return number, odd + notes
     category, notes = _learn_category(raw, name)
     if not asked and not category.levels and not category.missing:
-        return None, [f"column {name!r} left out: each of its {len(np.unique(raw.values)):,} levels is rare"]
+        return None, [*odd, f"column {name!r} left out: each of its {len(np.unique(raw.values)):,} levels is rare"]
     return category, odd + notes
