@@ -744,7 +744,8 @@ def test_value_minds_the_rows_it_learned_from(policy: GBPLNet) -> None:
     assert warned[0].filename == __file__
     with pytest.warns(UserWarning, match="use cross_fitted_value"):
         policy.value(X, np.column_stack([Y, Y]))
-    policy.value(X[::-1], Y[::-1], action=A[::-1], propensity=0.75)  # other rows, as far as it can tell
+    with pytest.warns(UserWarning, match="these are the rows the policy learned from"):
+        policy.value(X[::-1], Y[::-1], action=A[::-1], propensity=0.75)  # in another order
 
 
 def test_score_is_the_value(policy: GBPLNet) -> None:

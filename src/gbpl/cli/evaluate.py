@@ -106,6 +106,11 @@ def _chance(value: Value) -> str:
     return chance(value.probability_positive)
 
 
+def _warning(console: Screen, warning: str | None) -> None:
+    if warning is not None:
+        console.say(f"[bold red]beware:[/] {verbatim(warning)}\n")
+
+
 def _notes(console: Screen, notes: list[str]) -> None:
     for note in notes:
         console.say(verbatim(note), style="dim")
@@ -147,6 +152,7 @@ def _print_evaluation(console: Screen, evaluation: Evaluation) -> None:
     from gbpl.cli.messages import GAIN_COLUMNS, GAIN_TITLE
     from gbpl.report.numbers import percent
 
+    _warning(console, evaluation.warning)
     value, span = _cells(evaluation.value)
     shares = zip(evaluation.actions, evaluation.shares, strict=True)
     given = ", ".join(f"{label} to {percent(float(share))}" for label, share in shares)
@@ -197,6 +203,7 @@ def compare(
 def _print_comparison(console: Screen, comparison: Comparison, first: str, second: str) -> None:
     from gbpl.report.numbers import percent
 
+    _warning(console, comparison.warning)
     shown = table("policy", "worth", f"{percent(LEVEL)} interval")
     for name, value in ((first, comparison.first), (second, comparison.second), ("difference", comparison.difference)):
         shown.add_row(verbatim(name), *_cells(value))

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gbpl.feedback.checks import check_features
 from gbpl.feedback.content import content_order
+from gbpl.feedback.fingerprint import Fingerprint, seen_words
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.reach import check_reach
 from gbpl.feedback.read import Feedback, read_feedback
@@ -48,7 +49,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     """A scikit-learn estimator that decides who gets which action.
 
     A subclass has the settings named below, sets `actions_` and `standardizer_` when it is fitted, and gives
-    `predict_proba`, `cross_fit_settings` and `_learned_from`.
+    `predict_proba` and `cross_fit_settings`. `fingerprint_` is of the rows of the fit.
     """
 
     prior_sd: float
@@ -59,6 +60,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     device: str
     actions_: np.ndarray
     standardizer_: Standardizer
+    fingerprint_: Fingerprint
 
     @abstractmethod
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
@@ -67,10 +69,6 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     @abstractmethod
     def cross_fit_settings(self, seed: int) -> CrossFit:
         """How models of a log are estimated."""
-
-    @abstractmethod
-    def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
-        """Features of the rows of the fit, or None if they have not been kept."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -169,7 +167,9 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
             X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
             groups=groups,
         )  # fmt: skip
-        self._warn_if_trained_on(feedback.x)
+        seen = seen_words(self, feedback)
+        if seen is not None:
+            warn(seen)
         return self.evaluator(feedback, estimator).value(self, rule=rule, baseline=baseline)
 
     def score(
@@ -178,7 +178,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     ) -> float:  # fmt: skip
         """Welfare of the deterministic rule: the mean over a table of outcomes, or doubly robust with `action`."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "these are the rows the policy learned from")
+            warnings.filterwarnings("ignore", "these are .*rows the policy learned from")
             return self.value(
                 X, y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight
             ).estimate
@@ -188,9 +188,3 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         if isinstance(feedback, FullFeedback):
             return Evaluator.of_outcomes(feedback)
         return log_evaluator(feedback, self.cross_fit_settings(0), estimator)
-
-    def _warn_if_trained_on(self, x: Float[np.ndarray, "row feature"]) -> None:
-        known = self._learned_from()
-        if known is not None and np.array_equal(known, x):
-            own = "cross_fitted_value, or " if hasattr(self, "cross_fitted_value") else ""
-            warn(f"these are the rows the policy learned from: their value is too good; use {own}new rows")

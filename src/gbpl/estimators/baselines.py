@@ -24,6 +24,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from gbpl.estimators.base import Policy
+from gbpl.feedback.fingerprint import Fingerprint
 from gbpl.feedback.full import FullFeedback, unit_of
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import Feedback
@@ -136,7 +137,7 @@ class _Baseline(Policy):
                 zip(stack.best_epoch, stack.train_loss, stack.validation_loss, strict=True)
             )
         ]
-        self._x = data.x
+        self.fingerprint_ = Fingerprint.of(data)
         return self
 
     def predict_proba(self, X: Any) -> Float[np.ndarray, "row action"]:
@@ -148,13 +149,6 @@ class _Baseline(Policy):
             decided = _decided(params, cost, part, model=self.model_, loss=self.loss_, mixes=self.mixes)
             policy[rows] = np.asarray(decided)[: rows.stop - rows.start]
         return policy
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the training rows: a saved policy does not carry people's data."""
-        return {name: value for name, value in super().__getstate__().items() if name != "_x"}
-
-    def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
-        return getattr(self, "_x", None)
 
     def cross_fit_settings(self, seed: int) -> CrossFit:
         device: Any = self.device

@@ -58,10 +58,6 @@ class FittedPolicy(Policy):
             raise error(f"this policy was loaded without its training rows; {remedy}")
         return training
 
-    def _learned_from(self) -> Float[np.ndarray, "row feature"] | None:
-        training: Training | None = getattr(self, "_training", None)
-        return None if training is None else training.feedback.x
-
     # -- how sure -----------------------------------------------------------------------------------------
 
     def calibrate_eta(self, method: str = AUTO_CALIBRATION, **options: Any) -> EtaChoice:
@@ -334,7 +330,8 @@ class FittedPolicy(Policy):
             self.model_, self.surrogate_, self.params_, self.member_weights_, self.standardizer_, self.actions_,
             feature_names=None if names is None else [str(name) for name in names],
             posterior=self.posterior() if draws and here else None, draws=draws, gain=self.gain_slope_,
-            effect=self.effect_,
+            effect=self.effect_, encoder=getattr(self, "encoder_", None),
+            fingerprint=getattr(self, "fingerprint_", None),
         )  # fmt: skip
 
     def save(self, path: Any, *, draws: int = 400) -> None:

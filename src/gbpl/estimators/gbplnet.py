@@ -16,6 +16,7 @@ from gbpl.estimators.fitted import FittedPolicy
 from gbpl.estimators.settings import check_confounding, check_correction, confounding_of, surrogate_for
 from gbpl.estimators.together import Request, fit_together
 from gbpl.estimators.training import Training
+from gbpl.feedback.fingerprint import Fingerprint
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.fitting.apply import has_last_layer
 from gbpl.fitting.config import FitConfig
@@ -225,6 +226,8 @@ class GBPLNet(FittedPolicy):
         else:
             (training,) = fit_together([self.request(feedback)])
         self.remember(training, feedback.source)
+        if len(training.feedback) < len(feedback):  # it keeps a sample
+            self.fingerprint_ = Fingerprint.of(feedback)
         return self
 
     def fit_parquet(
@@ -307,6 +310,8 @@ class GBPLNet(FittedPolicy):
         elif fit.deviation is not None:
             self.gain_slope_ = gain_slope(fit.deviation, feedback.outcomes, feedback.weights)
         self._training = training
+        kept = feedback if nuisances is None else nuisances.feedback
+        self.fingerprint_ = Fingerprint.of(kept, rows=round(len(kept) * fit.thinning))
         if nuisances is not None:
             self.pseudo_outcomes_ = feedback.outcomes
             self.overlap_ = overlap_of(nuisances, feedback.outcomes, fit.out_of_fold)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gbpl.feedback.fingerprint import mixed
 from gbpl.feedback.full import FullFeedback
 
 if TYPE_CHECKING:
@@ -23,14 +24,6 @@ __all__ = ["column_order", "content_order", "distinct_rows"]
 FEW_ROWS = 20  # fewer different rows may well repeat by chance
 
 
-def _mixed(bits: UInt64[np.ndarray, "..."]) -> UInt64[np.ndarray, "..."]:
-    """Well-mixed bits of each number (the finalizer of splitmix64, Steele et al. 2014)."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
-
 def _ranks(values: Float[np.ndarray, " row"]) -> UInt64[np.ndarray, " row"]:
     """The place of each value among the different ones, which does not depend on their unit."""
     return np.unique(values, return_inverse=True)[1].astype(np.uint64)
@@ -41,8 +34,8 @@ def _keys(ranks: UInt64[np.ndarray, "feature row"]) -> UInt64[np.ndarray, " feat
 
     A value is taken with the sum of its whole row, which tells columns of the same values in other rows apart.
     """
-    rows = _mixed(ranks).sum(axis=0, dtype=np.uint64)
-    return _mixed(ranks ^ _mixed(rows)).sum(axis=1, dtype=np.uint64)
+    rows = mixed(ranks).sum(axis=0, dtype=np.uint64)
+    return mixed(ranks ^ mixed(rows)).sum(axis=1, dtype=np.uint64)
 
 
 def _ranked(x: Float[np.ndarray, "row feature"]) -> UInt64[np.ndarray, "feature row"]:
@@ -72,13 +65,13 @@ def content_order(
     """
     x = feedback.x
     ranks = _ranked(x[:, np.ptp(x, axis=0) > 0.0])
-    key = _mixed(ranks ^ _keys(ranks)[:, None]).sum(axis=0, dtype=np.uint64)
+    key = mixed(ranks ^ _keys(ranks)[:, None]).sum(axis=0, dtype=np.uint64)
     if isinstance(feedback, FullFeedback):
-        outcomes = _mixed(_ranked(feedback.outcomes)).sum(axis=0, dtype=np.uint64)
+        outcomes = mixed(_ranked(feedback.outcomes)).sum(axis=0, dtype=np.uint64)
         return np.lexsort((outcomes, key)), None
-    keys = [_mixed(key[feedback.action == action]).sum(dtype=np.uint64) for action in range(len(feedback.actions))]
+    keys = [mixed(key[feedback.action == action]).sum(dtype=np.uint64) for action in range(len(feedback.actions))]
     rank = np.argsort(np.argsort(keys, kind="stable"), kind="stable")[feedback.action]
-    return np.lexsort((_mixed(_ranks(feedback.outcome)), rank, key)), rank
+    return np.lexsort((mixed(_ranks(feedback.outcome)), rank, key)), rank
 
 
 def distinct_rows(*parts: np.ndarray | None) -> tuple[int, Int[np.ndarray, " kept"]]:
@@ -92,7 +85,7 @@ def distinct_rows(*parts: np.ndarray | None) -> tuple[int, Int[np.ndarray, " kep
     columns = [np.asarray(part).reshape(len(part), -1) for part in parts if part is not None]
     key = np.zeros(len(columns[0]), np.uint64)
     for number, column in enumerate(column for part in columns for column in part.T):
-        key += _mixed(_ranks(column) ^ _mixed(np.array([number], np.uint64)))
+        key += mixed(_ranks(column) ^ mixed(np.array([number], np.uint64)))
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0])
     times = int(np.gcd.reduce(np.diff(np.r_[starts, len(order)])))

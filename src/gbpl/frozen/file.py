@@ -142,6 +142,8 @@ def _content(policy: SavedPolicy) -> bytes:
         "encoder": None if policy.encoder is None else policy.encoder.to_json(),
         "summary": policy.summary,
     }  # fmt: skip
+    if policy.fingerprint_ is not None:
+        settings |= {"fingerprint": policy.fingerprint_.to_json()}
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(settings, allow_nan=False)
     header = {"format": version, "sha256": _digest(text, arrays), "policy": text}

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from jaxtyping import Float
 
     from gbpl.decisions.gain import GainSlope
+    from gbpl.feedback.fingerprint import Fingerprint
     from gbpl.feedback.standardize import Standardizer
     from gbpl.posterior.effect import Effect
     from gbpl.posterior.posterior import Posterior
     from gbpl.surrogates import Surrogate
+    from gbpl.tables.encoder import Encoder
 
 __all__ = ["check_model", "freeze"]
 
@@ -83,6 +85,8 @@ def freeze(
     draws: int,
     gain: GainSlope | None,
     effect: Effect | None = None,
+    encoder: Encoder | None = None,
+    fingerprint: Fingerprint | None = None,
 ) -> SavedPolicy:
     """A `SavedPolicy` from the parts of a fitted one; `draws` of the posterior go with it."""
     squashing, width = _squashing(surrogate), standardizer.width
@@ -110,6 +114,8 @@ def freeze(
         actions=actions,
         feature_names=feature_names,
         gain=gain,
+        encoder=encoder,
+        fingerprint=fingerprint,
         effects=None if effect is None else _effects(effect, posterior, draws, [numbers for _, numbers in forms]),
     )
 

@@ -21,6 +21,7 @@ from gbpl.value.welfare import deterministic
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
+    from gbpl.feedback.fingerprint import Fingerprint
     from gbpl.tables.encoder import Encoder
 
 __all__ = ["NumpyPolicy"]
@@ -33,6 +34,7 @@ class NumpyPolicy:
 
     It takes what the policy was fitted to: an array or frame of features, or, where it was learned from a table with an
     encoder, such a table. `parts` are the members of each model, and `squashing` takes their raw outputs to a policy.
+    `fingerprint_` is of the training rows, None where it is not known.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class NumpyPolicy:
         rule: Rule | None = None,
         encoder: Encoder | None = None,
         summary: Mapping[str, Any] | None = None,
+        fingerprint: Fingerprint | None = None,
     ) -> None:
         self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
         self.columns, self.effects = columns, effects
@@ -61,6 +64,7 @@ class NumpyPolicy:
         self._committee = Committee(self.parts, squashing, mean, scale, len(actions), effects, columns)
         self.rule = Rule() if rule is None else rule
         self.encoder, self.summary = encoder, summary
+        self.fingerprint_ = fingerprint
 
     def with_study(self, *, rule: Rule, encoder: Encoder | None, summary: Mapping[str, Any] | None) -> Self:
         """The same policy with the rule, encoder and summary of a study."""

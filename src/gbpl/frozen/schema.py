@@ -9,6 +9,7 @@ import numpy as np
 
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
+from gbpl.feedback.fingerprint import Fingerprint
 from gbpl.frozen.committee import Effects, Part
 from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
 from gbpl.squashing import squashings
@@ -72,6 +73,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
         "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "columns": columns,
         "actions": _labels(actions), "feature_names": names, "gain": _slope(settings["slope"]),
         "rule": _rule(settings["rule"], len(actions)), "encoder": encoder, "summary": settings["summary"],
+        "fingerprint": None if settings.get("fingerprint") is None else Fingerprint.from_json(settings["fingerprint"]),
         "effects": _effects(settings.get("effects"), of_effects, version, seen, parts, len(actions)),
     }  # fmt: skip
 

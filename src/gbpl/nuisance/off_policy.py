@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.feedback.fingerprint import seen_words
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.nuisance.cross_fit import CrossFit, Nuisances
+from gbpl.runtime.warn import warn
 from gbpl.value.estimate import Value, logged_value, needs_outcome_model, off_policy_value
 from gbpl.value.evaluate import Evaluator, one_hot_rule
 from gbpl.value.overlap import ClipWelfare, OverlapReport, clipping, overlap_report
@@ -86,6 +88,9 @@ def policy_value(
     """
     if isinstance(nuisances, Nuisances) and nuisances.feedback is not feedback:
         raise ValueError("these nuisances are of another log; run the cross-fitting on this one")
+    seen = seen_words(policy, feedback)
+    if seen is not None:
+        warn(seen)
     return log_evaluator(feedback, nuisances or CrossFit(), estimator).value(policy, rule=rule, baseline=baseline)
 
 

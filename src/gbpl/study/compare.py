@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.feedback.fingerprint import seen_words
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.read import read_table
 from gbpl.frozen.file import SavedPolicy
@@ -41,11 +42,13 @@ class Evaluation:
     overlap: OverlapReport | None
     rows: int
     notes: list[str] = field(default_factory=list)
+    warning: str | None = None  # where the policy learned from these rows
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {
             "rows": self.rows,
+            "warning": self.warning,
             "shares": {str(label): float(share) for label, share in zip(self.actions, self.shares, strict=True)},
             "value": self.value.to_dict(level),
             "alternatives": [
@@ -71,11 +74,13 @@ class Comparison:
     differ: float  # share of rows on which the actions differ
     rows: int
     notes: list[str] = field(default_factory=list)
+    warning: str | None = None  # where one of them learned from these rows
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
         """Plain numbers, for JSON."""
         return {
             "rows": self.rows,
+            "warning": self.warning,
             "first": self.first.to_dict(level),
             "second": self.second.to_dict(level),
             "difference": self.difference.to_dict(level) | {"chance": self.difference.probability_positive},
@@ -114,9 +119,10 @@ class _Rows:
         estimator: str, source: str,
     ) -> None:  # fmt: skip
         self.construction, self.labels = construction_for(estimator), policy.actions_.tolist()
-        named = roles_of(policy, **roles)
+        self.roles = named = roles_of(policy, **roles)
         self.table = read_table(frame, named, _encoder(policy), what=source, actions=self.labels)
         self.notes = list(self.table.notes)
+        self.seen = seen_words(policy, self.table.feedback)
         feedback = self.table.feedback.less(
             by_label(_costs(policy) if cost is None else cost, self.labels, "cost") or None
         )
@@ -163,6 +169,7 @@ def evaluate_policy(
         overlap=rows.overlap(table),
         rows=len(table),
         notes=rows.notes,
+        warning=rows.seen,
     )
 
 
@@ -186,10 +193,14 @@ def compare_policies(
     rows = _Rows(first, frame, roles, cost, estimator, source)
     one, other = rows.decided(first, rows.table.features), rows.decided(second, frame)
     values = rows.evaluator.value_of(one), rows.evaluator.value_of(other)
+    theirs = read_table(frame, rows.roles, _encoder(second), what=source, actions=mine).feedback
+    warned = {"first": rows.seen, "second": seen_words(second, theirs)}
+    warning = "; ".join(f"the {which} policy: {words}" for which, words in warned.items() if words is not None)
     return Comparison(
         *values,
         difference=values[0] - values[1],
         differ=float(np.mean(np.any(one != other, axis=1))),
         rows=len(one),
         notes=rows.notes,
+        warning=warning or None,
     )
