@@ -297,3 +297,14 @@ def test_a_large_file_takes_little_memory(suffix: str, tmp_path: Path) -> None:
     decided, peak = map(int, done.stdout.split())
     assert decided == rows
     assert peak < BOUND, f"{peak} MB"
+
+
+def test_cells_that_a_spreadsheet_would_run_are_counted(tmp_path: Path) -> None:
+    table = people(30)
+    table["person"] = ["=cmd|' /C calc'!A0", "@sum", "-1", "+x", *table["person"][4:]]
+    data = write(tmp_path / "new.csv", table)
+    policy = tiny_policy(table, actions=("=none", "treat"))
+    decided = decide_file(policy, data, tmp_path / "out.csv", keep=["person"])
+    said = {name.partition(" begin as a formula")[0]: count for name, count in decided.counts.items()}
+    assert said == {"cell(s) of 'action'": decided.taken["=none"], "cell(s) of 'person'": 3}
+    assert not decide_file(policy, data, tmp_path / "out.parquet", keep=["person"]).counts, "no spreadsheet opens it"

@@ -446,3 +446,18 @@ def test_pyarrow_is_asked_for_when_needed(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_codes_with_leading_zeros_are_not_numbers(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"people{suffix}"
+    text = "zip,age,month\n" + "".join(
+        f"{code},{20 + n},{n % 12 + 1:02}\n" for n, code in enumerate(["01002", "94110"] * 30)
+    )
+    file.write_bytes(gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode())
+    table = read_table(file)
+    assert [str(kind) for kind in table.schema.types] == ["string", "int64", "string"]
+    assert table.column("zip").to_pylist()[:2] == ["01002", "94110"]
+    encoder, notes = Encoder.fit(table)
+    assert encoder.names[0] == "zip=94110"
+    assert "column 'zip': codes such as '01002' are read as categories" in notes

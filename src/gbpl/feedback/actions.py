@@ -9,7 +9,7 @@ import numpy as np
 
 from gbpl.feedback.checks import label_array, row_number
 from gbpl.tables.frames import TableError, is_gone
-from gbpl.tables.labels import by_label, check_labels, labels_taken
+from gbpl.tables.labels import by_label, check_label_kinds, check_labels, labels_taken, same_label
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -39,6 +39,7 @@ def check_actions(action: Any, n: int, actions: Sequence[Any] | None) -> tuple[n
             "an action of its own"
         )
     labels = list(dict.fromkeys(listed))
+    check_label_kinds(labels, "action")
     try:
         labels.sort()
     except TypeError:  # labels of different types
@@ -72,8 +73,8 @@ def check_propensity(
         )
     if isinstance(given, Mapping):
         return np.tile(_normalized(_of_each(given, names)[None], names, rows), (n, 1))
-    if hasattr(given, "columns") and len(given.columns) == count and set(given.columns) == set(names):
-        given = given[names]
+    if hasattr(given, "columns") and len(given.columns) == count:
+        given = _by_column(given, names)
     try:
         chances = np.asarray(given.to_numpy() if hasattr(given, "to_numpy") else given, np.float64)
     except (TypeError, ValueError):
@@ -95,6 +96,17 @@ def check_propensity(
         f"propensity must be one number, one for each of the {n} rows (that of the action taken), or a table of "
         f"({n}, {count}) with one column per action; got shape {chances.shape}"
     )
+
+
+def _by_column(given: Any, names: Sequence[Any]) -> Any:
+    """A frame's columns in the order of the actions; those without names (0, 1, ...) are in that order already."""
+    columns = list(given.columns)
+    if set(columns) == set(names):
+        return given[list(names)]
+    if all(type(column) is int for column in columns) and columns == list(range(len(columns))):
+        return given
+    labels = [same_label(column, names, "a column of propensity") for column in columns]
+    return given[[columns[labels.index(name)] for name in names]] if len(set(labels)) == len(names) else given
 
 
 def _of_one(chance: float, given: Any, count: int) -> Float[np.ndarray, " action"]:

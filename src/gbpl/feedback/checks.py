@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_array
 
-from gbpl.tables.frames import TableError
+from gbpl.feedback.given import LARGEST, SMALLEST, check_magnitude
+from gbpl.tables.frames import TableError, is_missing
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -22,6 +23,9 @@ __all__ = [
     "align_outcomes", "check_column", "check_cost", "check_features", "check_groups", "check_outcomes", "check_weights",
     "label_array", "row_number",
 ]  # fmt: skip
+
+
+MOST_WEIGHT = 1e12  # times the smallest weight: beyond, rounding is larger than what the smallest adds
 
 
 def row_number(wrong: Bool[np.ndarray, " row"], rows: Int[np.ndarray, " row"] | None) -> int:
@@ -82,6 +86,10 @@ def check_features(X: Any, *, min_rows: int = 1, name: str = "X") -> Float[np.nd
         X, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name
     )
     _refuse_gaps(x, X, name)
+    large = np.abs(x).max(axis=0, initial=0.0) > LARGEST
+    if large.any():
+        column = int(np.argmax(large))
+        check_magnitude(x[:, column], f"column {_names(X, [column])} of {name}")
     return x
 
 
@@ -98,6 +106,7 @@ def check_column(values: Any, n: int, name: str, what: str) -> Float[np.ndarray,
     if column.shape != (n,):
         raise TableError(f"{name} must have one number for each of the {n} rows, {what}; got shape {column.shape}")
     _refuse_gaps(column, None, name)
+    check_magnitude(column, name)
     return column
 
 
@@ -129,6 +138,7 @@ def check_outcomes(Y: Any, n: int) -> Float[np.ndarray, "row action"]:
             f"X and y have inconsistent numbers of samples: {n} and {len(outcomes)}; every row needs its outcomes"
         )
     _refuse_gaps(outcomes, Y, "y")
+    check_magnitude(outcomes, "y")
     if outcomes.shape[1] == 1:
         outcomes = np.concatenate([np.zeros_like(outcomes), outcomes], axis=1)  # U = Y(1) - Y(0) with Y(0) = 0
     return outcomes
@@ -152,6 +162,14 @@ def check_weights(
         raise TableError(f"{name} is {value:g} in row {row}; a weight is >= 0: correct it")
     if not numbers.sum() > 0.0:
         raise TableError(f"{name} is zero in every row; leave it out, or give other weights")
+    low, high = float(numbers[numbers > 0.0].min()), float(numbers.max())
+    if high / MOST_WEIGHT > low:
+        raise TableError(
+            f"{name} runs from {low:.3g} to {high:.3g}: rows of the smallest would count for nothing beside the "
+            "largest; correct them, or give those rows 0"
+        )
+    if not SMALLEST <= high <= LARGEST:  # only ratios matter
+        numbers = np.ldexp(numbers, -int(np.frexp(high)[1]))
     return numbers
 
 
@@ -160,6 +178,12 @@ def check_groups(groups: Any, n: int, *, name: str = "groups") -> Int[np.ndarray
     labels = np.asarray(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
     if labels.shape != (n,):
         raise TableError(f"{name} must have one label for each of the {n} rows, got shape {labels.shape}")
+    gone = is_missing(labels)
+    if gone.any():
+        raise TableError(
+            f"{name} is missing in {int(gone.sum()):,} row(s), first in row {int(np.argmax(gone))}; drop those rows, "
+            "or give each a group of its own"
+        )
     place: dict[Any, int] = {}
     numbers = np.array([place.setdefault(label, len(place)) for label in labels.tolist()], np.int64)
     if len(place) < 2:

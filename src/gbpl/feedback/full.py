@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from gbpl.feedback.checks import (
+    align_outcomes,
     check_cost,
     check_features,
     check_groups,
@@ -17,6 +18,7 @@ from gbpl.feedback.checks import (
     check_weights,
     label_array,
 )
+from gbpl.feedback.given import check_given
 from gbpl.runtime.warn import warn
 from gbpl.tables.frames import TableError
 
@@ -56,7 +58,9 @@ class FullFeedback:
         min_rows: int = 2,
     ) -> FullFeedback:
         """Check a user's arrays or frames; one outcome column means the gap between two actions."""
+        check_given(X, y=Y, cost=cost, sample_weight=sample_weight, groups=groups)
         x = check_features(X, min_rows=min_rows)
+        Y = _in_order(Y, actions)
         outcomes = check_outcomes(Y, len(x))
         weights = None if sample_weight is None else check_weights(sample_weight, len(x))
         labels = _check_actions(actions, Y, outcomes.shape[1])
@@ -108,6 +112,14 @@ def unit_of(scale: float) -> float:
         "the outcomes of the actions never differ: every policy has the same welfare, and the one fitted means nothing"
     )
     return 1.0
+
+
+def _in_order(Y: Any, actions: Any) -> Any:
+    """A frame of outcomes whose columns are the actions in another order, in the order of the actions."""
+    names = getattr(Y, "columns", None)
+    if names is None or actions is None or len(names) != len(actions) or set(names) != set(actions):
+        return Y
+    return align_outcomes(Y, label_array(actions))
 
 
 def _check_actions(actions: Any, Y: Any, count: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from sklearn.utils import _safe_indexing
 
 from gbpl.feedback.actions import check_actions, check_propensity
 from gbpl.feedback.checks import check_column, check_cost, check_features, check_groups, check_weights
+from gbpl.feedback.given import check_given
 from gbpl.tables.frames import TableError, column, column_names
 from gbpl.tables.roles import Roles
 
@@ -63,6 +64,10 @@ class LoggedFeedback:
         `cost`: a mapping from label to cost, one number per action, or a table.
         `actions`: the labels in the order wanted; those found in the data, sorted, if None.
         """
+        check_given(
+            X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
+            groups=groups,
+        )  # fmt: skip
         x = check_features(X, min_rows=2)
         outcome = check_column(y, len(x), "y", "the outcome of the action taken")
         labels, numbers = check_actions(action, len(x), actions)

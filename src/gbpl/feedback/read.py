@@ -16,6 +16,7 @@ from gbpl.feedback.actions import check_propensity
 from gbpl.feedback.checks import align_outcomes, check_groups, check_weights, label_array
 from gbpl.feedback.content import distinct_rows
 from gbpl.feedback.full import FullFeedback
+from gbpl.feedback.given import LARGEST, check_magnitude
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.runtime.warn import warn
 from gbpl.tables.encoder import Encoder
@@ -159,6 +160,8 @@ class _Rows:
             raise TableError(f"{role} {name!r} is infinite in row {int(np.argmax(infinite))}; correct or drop it")
         if missing.all():
             raise TableError(f"{role} {name!r} is missing in every row; name the column that has it")
+        if role == "outcome":
+            check_magnitude(np.where(missing, 0.0, numbers), f"{role} {name!r}")
         self.keep(~missing, f"without {'an' if role == 'outcome' else 'a'} {role} ({name})")
         return numbers
 
@@ -228,6 +231,10 @@ def read_table(
     check_rows(int(kept.sum()), len(kept))
     features = encoder.apply(frame)[0]
     x = features if kept.all() else features[kept]
+    large = np.abs(x).max(axis=0, initial=0.0) > LARGEST
+    if large.any():
+        at = int(np.argmax(large))
+        check_magnitude(x[:, at], f"feature {encoder.names[at]!r}", np.flatnonzero(kept))
     shared: dict[str, Any] = {
         "x": x,
         "weights": None if weight is None else weight[kept],

@@ -21,7 +21,7 @@ from gbpl.runtime.files import PREFIX, check_folder, together
 from gbpl.tables.formats import PARQUET, arrow, reading
 from gbpl.tables.frames import TableError, column, require_columns
 from gbpl.tables.read import open_batches
-from gbpl.tables.write import open_writer
+from gbpl.tables.write import formulas, open_writer
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -93,12 +93,21 @@ def decide_file(
         totals = _nothing(policy)
         with writer:
             for batch in batches:
-                writer.write(_decided(policy, batch, needed, keep, defer, totals))
+                made = _decided(policy, batch, needed, keep, defer, totals)
+                if out.suffix.lower() in (".csv", ".tsv"):
+                    totals.counts.update(_formulas(made, keep))
+                writer.write(made)
                 if progress is not None:
                     progress(totals.rows, batches.total_rows)
             if totals.rows == 0:
                 raise TableError(f"{data.name} has no rows; there is nothing to decide")
     return totals
+
+
+def _formulas(made: dict[str, Any], keep: Sequence[str]) -> Counter[str]:
+    """Cells that a spreadsheet would run, by column."""
+    what = "begin as a formula, which a spreadsheet runs: open the file with another program, or rename them"
+    return +Counter({f"cell(s) of {name!r} {what}": formulas(made[name]) for name in ("action", *keep)})
 
 
 def _nothing(policy: SavedPolicy) -> Decided:

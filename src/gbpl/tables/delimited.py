@@ -21,12 +21,13 @@ from gbpl.tables.arrow_arrays import text_array
 from gbpl.tables.formats import PACKED, arrow, checked_names, reading, suffixes
 from gbpl.tables.frames import DELIMITERS, TableError, nearest
 
-__all__ = ["MISSING_TEXTS", "DelimitedText", "csv_options", "parsed", "with_missing"]
+__all__ = ["MISSING_TEXTS", "DelimitedText", "csv_options", "parsed", "with_codes", "with_missing"]
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", ".")
 NULLS = tuple(f"{before}{word}{after}" for word in MISSING_TEXTS for before in ("", " ") for after in ("", " "))
 BLOCK = 1 << 20  # bytes of text parsed at a time; a row is shorter
 LONGEST_HEADER = 1 << 23
+PADDED = re.compile(rb'(?:^|[,;\t|"\n ])0[0-9]')  # a cell that may begin so
 END = "\0"  # a line that no text has
 MAGIC = (
     (b"PAR1", "a Parquet file; rename it to .parquet"),
@@ -50,6 +51,7 @@ class DelimitedText(io.RawIOBase):
         self.decoder = codecs.getincrementaldecoder(self.encoding)("strict")
         self.packing = PACKED.get(suffixes(path)[1])
         self.offset = self.lines = self.quotes = 0
+        self.padded = False
         self.pending = b""
         self.ended = False
         with reading(path):
@@ -107,6 +109,7 @@ class DelimitedText(io.RawIOBase):
         self.offset += len(chunk)
         self.lines += made.count(b"\n")
         self.quotes += made.count(b'"')
+        self.padded = self.padded or PADDED.search(made) is not None
         self.pending += made
 
     def _checked_start(self, chunk: bytes) -> bytes:
@@ -243,6 +246,22 @@ def csv_options(text: DelimitedText, columns: Sequence[str], kinds: Mapping[str,
             column_types=types, include_columns=columns, null_values=NULLS, strings_can_be_null=kinds is None
         ),
     }
+
+
+def with_codes(text: DelimitedText, table: Any) -> Any:
+    """A table in which whole numbers with leading zeros, such as the zip code 01002, are the text they were."""
+    pa, compute = arrow(), arrow(".compute")
+    whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
+    if not (text.padded and whole):
+        return table
+    with text.again() as fresh:
+        options = csv_options(fresh, whole, None)
+        options["convert_options"].column_types = {name: pa.string() for name in whole}
+        texts = arrow(".csv").read_csv(fresh, **options)
+    for name in whole:
+        if compute.any(compute.match_substring_regex(texts.column(name), r"^\s*[-+]?0[0-9]")).as_py():
+            table = table.set_column(table.schema.get_field_index(name), name, texts.column(name))
+    return table
 
 
 def with_missing(batch: Any, kinds: Mapping[str, str]) -> Any:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gbpl.tables.columns import EXACT
-from gbpl.tables.frames import TableError, is_missing, nearest
+from gbpl.tables.frames import TableError, is_missing, nearest, type_family
 
 if TYPE_CHECKING:
     from jaxtyping import Int
 
 __all__ = [
-    "MOST_ACTIONS", "by_label", "check_labels", "columns_by_label", "labels_taken", "read_labels", "same_label",
+    "MOST_ACTIONS", "by_label", "check_label_kinds", "check_labels", "columns_by_label", "labels_taken", "read_labels",
+    "same_label",
 ]  # fmt: skip
 
 MOST_ACTIONS = 100
@@ -80,6 +82,15 @@ def _whole(number: float, name: str) -> int:
     return int(number)
 
 
+def check_label_kinds(labels: Sequence[Any], name: str) -> None:
+    """Refuse labels that are amounts or dates."""
+    for label in labels:
+        if isinstance(label, float | np.floating):
+            _whole(float(label), name)
+        elif type_family(type(label)) in ("date", "span"):
+            raise _no_label(name, type(label).__name__)
+
+
 def check_labels(labels: Sequence[Any], name: str, n: int) -> None:
     """Refuse labels that are not a choice among few, or one label spelled in two ways."""
     if not labels:
@@ -99,18 +110,19 @@ def check_labels(labels: Sequence[Any], name: str, n: int) -> None:
     for label in labels:
         if _key(label) in spelled:
             raise TableError(
-                f"action {name!r} has {spelled[_key(label)]!r} and {label!r}, which look like one label spelled twice; "
+                f"action {name!r} has {spelled[_key(label)]!a} and {label!a}, which look like one label spelled twice; "
                 "spell it one way"
             )
         spelled[_key(label)] = label
 
 
 def _key(label: Any) -> str:
-    """What two spellings of a label have in common."""
+    """What two spellings of a label have in common, whatever their case, blanks and Unicode form."""
     if isinstance(label, np.generic):
         label = label.item()
     whole = isinstance(label, float) and label.is_integer()
-    return str(int(label) if whole else label).strip().casefold()
+    text = unicodedata.normalize("NFKC", str(int(label) if whole else label))
+    return " ".join(text.split()).casefold()
 
 
 def same_label(given: Any, labels: Sequence[Any], what: str) -> Any:

@@ -32,8 +32,11 @@ def number_text(raw: RawColumn, name: str) -> str | None:
     It is clear where at least 20 different numbers, in four of five rows, stand beside at most three other texts.
     """
     texts = [level.strip(" \t\r\n") for level in raw.levels]
-    if raw.types or not texts or any(CODE.fullmatch(text) for text in texts):
-        return None
+    codes = [text for text in texts if CODE.fullmatch(text)]
+    if raw.types or not texts or codes:
+        return (
+            f"column {name!r}: codes such as {codes[0]!r} are read as categories" if codes and not raw.types else None
+        )
     plain = np.array([PLAIN.fullmatch(text) is not None for text in texts])
     marked = np.array([MARKED.fullmatch(text.strip()) is not None for text in texts]) & ~plain
     rows = np.bincount(raw.values[~raw.missing], minlength=len(texts))

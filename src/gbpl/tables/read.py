@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from gbpl.tables.delimited import DelimitedText, csv_options, parsed, with_missing
+from gbpl.tables.delimited import DelimitedText, csv_options, parsed, with_codes, with_missing
 from gbpl.tables.formats import ARROW, PARQUET, TEXT, arrow, checked_input, checked_names, reading, suffixes
 from gbpl.tables.frames import TableError, require_columns
 
@@ -55,7 +55,7 @@ class _Text:
         with self._open() as text, reading(self.path), parsed(text, {}):
             if not text.has_rows():
                 raise TableError(f"{self.path.name} has a header but no rows")
-            return arrow(".csv").read_csv(text, **csv_options(text, columns, None))
+            return with_codes(text, arrow(".csv").read_csv(text, **csv_options(text, columns, None)))
 
     def batches(self, columns: list[str], rows: int, kinds: Mapping[str, str]) -> Iterator[Any]:
         with self._open() as text, reading(self.path), parsed(text, kinds):

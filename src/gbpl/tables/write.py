@@ -16,8 +16,9 @@ from gbpl.tables.arrow_arrays import from_plain
 from gbpl.tables.formats import ARROW, PARQUET, arrow, checked_names
 from gbpl.tables.frames import TableError
 
-__all__ = ["Writer", "check_output", "open_writer"]
+__all__ = ["Writer", "check_output", "formulas", "open_writer"]
 
+FORMULA = r"^[=@\t\r]|^[-+][^0-9.,]"
 WRITABLE = ".csv, .tsv, .parquet, .pq, .feather, .arrow, .ipc"
 
 
@@ -134,6 +135,21 @@ class Writer:
             if self._sink is None:
                 self._begin()
             self._sink.close()
+
+
+def formulas(values: Any) -> int:
+    """How many cells of a column of text a spreadsheet would run as a formula: '=1+1', '@sum', '-cmd', but not '-1'.
+
+    >>> formulas(["=cmd|' /C calc'!A0", "-1", "a=b"])
+    1
+    """
+    pa, compute = arrow(), arrow(".compute")
+    array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        return 0
+    return int(compute.sum(compute.match_substring_regex(array, FORMULA)).as_py() or 0)
 
 
 def _array(pa: Any, values: Any, kind: Any) -> Any:
