@@ -12,6 +12,7 @@ from gbpl.decisions.gain import GainSlope
 from gbpl.feedback.fingerprint import Fingerprint
 from gbpl.frozen.committee import Effects, Part
 from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
+from gbpl.report.schema import check_summary
 from gbpl.squashing import squashings
 from gbpl.tables.encoder import Encoder
 
@@ -69,6 +70,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     encoder = None if settings["encoder"] is None else Encoder.from_json(settings["encoder"])
     _expect(encoder is None or len(encoder.names) == width, "its encoder makes another number of features")
     _expect(settings["summary"] is None or isinstance(settings["summary"], dict), "its summary is no table")
+    check_summary(settings["summary"] or {})
     return {
         "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "columns": columns,
         "actions": _labels(actions), "feature_names": names, "gain": _slope(settings["slope"]),

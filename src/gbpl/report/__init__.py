@@ -15,9 +15,17 @@ def render(summary: Mapping[str, Any]) -> str:
     document as UTF-8: `path.write_text(render(summary), encoding="utf-8")`.
     """
     try:
-        import jinja2  # noqa: F401 - imported here, so that the message says what to install
+        import jinja2  # imported here, so that the message says what to install
     except ImportError as error:
         raise ImportError("the report needs jinja2; install it with: pip install 'gbpl[cli]'") from error
     from gbpl.report.page import document
 
-    return document(summary)
+    try:
+        return document(summary)
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, jinja2.TemplateError) as error:
+        if not isinstance(summary, Mapping):
+            raise
+        raise ValueError(
+            f"the summary is damaged: its parts do not go together ({type(error).__name__}: {error}); make it again "
+            "with gbpl fit or gbpl.learn"
+        ) from error

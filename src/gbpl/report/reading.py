@@ -9,6 +9,7 @@ from typing import Any
 
 from gbpl.report.bars import Slots
 from gbpl.report.numbers import decimal_places, interval
+from gbpl.report.schema import check_summary
 from gbpl.report.svg import shorten
 from gbpl.runtime.json import plain
 
@@ -106,6 +107,7 @@ def read(summary: Mapping[str, Any]) -> Study:
             "render it with the version of gbpl that wrote it"
         )
     parts = dict.fromkeys(PARTS) | plain(summary, text=lambda text: NOT_TEXT.sub("\ufffd", text))
+    check_summary(parts)
     data = dict.fromkeys(DATA) | (parts["data"] or {})
     actions, welfare = parts["actions"] or [], parts["welfare"] or {}
     alternatives = parts["alternatives"] or []

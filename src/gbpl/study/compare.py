@@ -102,7 +102,7 @@ def roles_of(policy: SavedPolicy, **changed: Any) -> Roles:
 
 def _costs(policy: SavedPolicy) -> dict[str, float]:
     actions = (policy.summary or {}).get("actions") or []
-    return {action["label"]: action["cost"] for action in actions if action["cost"]}
+    return {action.get("label"): action["cost"] for action in actions if action and action.get("cost")}
 
 
 def _encoder(policy: SavedPolicy) -> Encoder:
