@@ -14,17 +14,18 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from support.checks import nearest_on_simplex
-from support.cli import people, run, write
+from support.cli import people, read, run, write
 
 import gbpl.estimators.gbpl
 import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
 import gbpl.path.path
-from gbpl import GBPL, MLP, FitConfig, ForestFeatures, GBPLNet, PosteriorError, fit_many, load
+from gbpl import GBPL, MLP, FitConfig, ForestFeatures, FullFeedback, GBPLNet, PosteriorError, fit_many, load
 from gbpl.datasets import BinaryDesign
 from gbpl.fitting.apply import Mixed, Mixture, member_policies, one_member, taken
 from gbpl.path.out_of_fold import ZetaPath
+from gbpl.study.decide_file import decide_file
 
 ROWS, FOLDS = 300, 2
 NETWORK, FOREST = MLP(hidden=(8,)), ForestFeatures(trees=12, depth=3, components=8)
@@ -347,6 +348,10 @@ def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.M
     for value in (here.cross_fitted_value(), there.cross_fitted_value()):
         assert value.estimate == pytest.approx(np.maximum(gains(x, 2)[:, 1], 0.0).mean(), abs=0.15)
     assert there.posterior().scores(new[:5], draws=8).shape == (8, 5, 1)
+    there.save(tmp_path / "policy.gbpl")  # with its encoder: it decides files
+    decide_file(load(tmp_path / "policy.gbpl"), file, tmp_path / "decisions.parquet")
+    assert read(tmp_path / "decisions.parquet").column("action").to_pylist() == there.predict(x).tolist()
+    assert there.fingerprint_.seen(FullFeedback.of(x[:2000], outcomes[:2000])) > 0.9
 
 
 class InPassesError(Exception):

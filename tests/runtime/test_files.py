@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gbpl.runtime.files import placed, replacing, write_text
+from gbpl.runtime.files import clean_up, placed, replacing, together, write_text
 
 
 def test_text_is_written_all_or_not_at_all(tmp_path: Path) -> None:
@@ -76,3 +79,94 @@ def test_what_else_fails_in_a_block_is_not_blamed_on_the_file(tmp_path: Path) ->
     with pytest.raises(OSError, match="the input is broken"):
         read()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "policy.gbpl"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(ValueError, match=r"policy.gbpl is read-only; make it writable, or name another file"):
+        write_text(path, "new")
+
+    def both() -> None:
+        with together(tmp_path) as stage:
+            (stage / "policy.gbpl").write_text("new")
+            (stage / "other.txt").write_text("new")
+
+    with pytest.raises(ValueError, match="is read-only"):
+        both()
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["policy.gbpl"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import gbpl.runtime.files as files
+step = int(sys.argv[2])
+calls = 0
+def counted(name):
+    whole = getattr(os, name)
+    def run(*a, **k):
+        global calls
+        calls += 1
+        if calls > step:
+            os.kill(os.getpid(), 9)
+        return whole(*a, **k)
+    setattr(os, name, run)
+for name in ("rename", "replace", "link", "chmod", "fsync"):
+    counted(name)
+exchange = files._exchanged
+def exchanged(*both):
+    global calls
+    calls += 1
+    if calls > step:
+        os.kill(os.getpid(), 9)
+    return exchange(*both) if sys.argv[3] == "exchange" else False
+files._exchanged = exchanged
+with files.together(Path(sys.argv[1])) as stage:
+    for name in "abc":
+        (stage / name).write_text("new")
+"""
+
+
+@pytest.mark.parametrize("how", ["exchange", "renames"])
+def test_a_kill_at_any_step_leaves_all_old_or_all_new(how: str, tmp_path: Path) -> None:
+    out, seen = tmp_path / "result", set()
+    for step in range(40):
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        for name in (*"abc", "kept"):
+            (out / name).write_text("old")
+        done = subprocess.run([sys.executable, "-c", KILLED, str(out), str(step), how], check=False)
+        clean_up(tmp_path)
+        assert os.listdir(tmp_path) == ["result"], "what was left is cleaned up"
+        assert sorted(os.listdir(out)) == ["a", "b", "c", "kept"]
+        found = {(out / name).read_text() for name in "abc"}
+        assert len(found) == 1, f"old and new are mixed after {step} steps"
+        assert (out / "kept").read_text() == "old"
+        seen |= found
+        if done.returncode == 0:
+            break
+    assert seen == {"old", "new"}
+    assert done.returncode == 0
+
+
+def test_a_folder_in_use_gets_its_files_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "a").write_text("old")
+    monkeypatch.chdir(tmp_path)
+    with together(Path()) as stage:
+        (stage / "a").write_text("new")
+    assert sorted(os.listdir(tmp_path)) == ["a", "inner"]
+    assert Path("a").read_text() == "new"
+
+
+def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
+    with replacing(tmp_path / "a.txt") as name:
+        write_text(tmp_path / "b.txt", "x")
+        assert name.exists()
+        name.write_text("y")
+    (tmp_path / ".gbpl-of-somebody").write_text("z")
+    write_text(tmp_path / "a.txt", "x")
+    assert sorted(os.listdir(tmp_path)) == [".gbpl-of-somebody", "a.txt", "b.txt"]

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gbpl.cli.check import check
-from gbpl.cli.console import FAULT, WRONG, stop
+from gbpl.cli.console import FAULT, WRONG, ready_streams, stop
 from gbpl.cli.data import datasets
 from gbpl.cli.decide import decide
 from gbpl.cli.demo import demo
@@ -143,6 +143,7 @@ def _app() -> typer.Typer:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of `gbpl`; `argv` are the words after it, those of the process if None."""
+    ready_streams()
     words = sys.argv[1:] if argv is None else list(argv)
     command = typer.main.get_command(_app())
     try:

@@ -6,6 +6,7 @@ standard output holds JSON and nothing else, and an error is one line of JSON on
 
 from __future__ import annotations
 
+import codecs
 import functools
 import json
 import os
@@ -13,6 +14,7 @@ import re
 import signal
 import sys
 import traceback
+import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn, ParamSpec
@@ -28,7 +30,7 @@ from gbpl.runtime.json import plain
 
 __all__ = [
     "FAULT", "INTERRUPTED", "TERMINATED", "WRONG", "Delimiter", "Encoding", "Json", "Screen", "as_json_text", "guarded",
-    "held", "print_json", "progress_bar", "stderr", "stdout", "stop", "table", "verbatim",
+    "held", "print_json", "progress_bar", "ready_streams", "stderr", "stdout", "stop", "table", "verbatim",
 ]  # fmt: skip
 
 FAULT, WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
@@ -50,6 +52,41 @@ Delimiter = Annotated[
     ),
 ]
 Given = ParamSpec("Given")
+
+
+def ready_streams() -> None:
+    """Standard streams that take whatever is written: closed ones lead nowhere, and of letters that an encoding lacks,
+    as on Windows, the nearest is written."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - as long as the process lives
+        elif hasattr(stream, "reconfigure") and stream.errors == "strict":
+            stream.reconfigure(errors=NEAREST)
+
+
+def _nearest_letters(error: UnicodeError) -> tuple[str, int]:
+    """A minus for the long one, a letter without its accent, or a question mark."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    made = []
+    for letter in error.object[error.start : error.end]:
+        plain = PLAIN_LETTERS.get(letter) or unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+        made.append(plain or "?")
+    return "".join(made), error.end
+
+
+NEAREST = "gbpl-nearest"
+PLAIN_LETTERS = {
+    "\u2212": "-",
+    "\u2013": "-",
+    "\u2014": "-",
+    "\u2018": "'",
+    "\u2019": "'",
+    "\u201c": '"',
+    "\u201d": '"',
+}
+codecs.register_error(NEAREST, _nearest_letters)
 
 
 class Screen(Console):

@@ -29,7 +29,7 @@ from gbpl.cli.roles import (
     estimator_of,
     read_by_roles,
 )  # fmt: skip
-from gbpl.runtime.files import check_folder, together
+from gbpl.runtime.files import check_folder, check_writable, together
 
 if TYPE_CHECKING:
     from gbpl.study.study import Study
@@ -50,6 +50,7 @@ def check_out(out: Path, data: Path | None = None) -> None:
     for target in (out / name for name in NAMES.values()):
         if target.is_dir():
             raise ValueError(f"{target} is a folder, where a file has to be written; give another --out")
+        check_writable(target)
         if data is not None and target.exists() and data.exists() and os.path.samefile(target, data):
             raise ValueError(f"{data} would be written over by the result; give another --out")
 

@@ -22,7 +22,7 @@ from gbpl.fitting.members import fold_rows
 from gbpl.fitting.stack import FitConfig
 from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.off_policy import log_evaluator
-from gbpl.runtime.devices import resolve_devices
+from gbpl.runtime.devices import check_not_forked, resolve_devices
 from gbpl.runtime.warn import warn
 from gbpl.value.estimate import Value, check_estimator_name
 from gbpl.value.evaluate import Evaluator
@@ -123,6 +123,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
     def _standardized(self, X: Any) -> Float[np.ndarray, "row feature"]:
         """Features of new rows, checked and standardized as in the fit."""
         check_is_fitted(self)
+        check_not_forked()
         features = check_features(X)
         validate_data(self, X, reset=False, skip_check_array=True)
         check_reach(features, self.standardizer_.mean, self.standardizer_.scale)

@@ -26,6 +26,7 @@ from gbpl.fitting.apply import filled, row_blocks
 from gbpl.posterior.chains import to_arviz
 from gbpl.posterior.problem import JointPosterior, MemberPosterior, PosteriorError
 from gbpl.posterior.row_sums import RowSums, WelfareRows
+from gbpl.runtime.devices import check_not_forked
 from gbpl.surrogates import Surrogate, project_simplex
 from gbpl.value.evaluate import check_rule
 from gbpl.value.welfare import deterministic
@@ -194,6 +195,7 @@ class Posterior:
         return to_arviz(jax.tree.map(lambda leaf: leaf[None], params))
 
     def _features(self, X: Any) -> Float[np.ndarray, "row feature"]:
+        check_not_forked()
         x = check_features(X)
         check_reach(x, self.standardizer.mean, self.standardizer.scale)
         return self.standardizer.apply(x)

@@ -22,8 +22,10 @@ def render(summary: Mapping[str, Any]) -> str:
 
     try:
         return document(summary)
-    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, jinja2.TemplateError) as error:
-        if not isinstance(summary, Mapping):
+    except (
+        ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError, jinja2.TemplateError
+    ) as error:  # fmt: skip
+        if not isinstance(summary, Mapping) or str(error).startswith("the summary"):
             raise
         raise ValueError(
             f"the summary is damaged: its parts do not go together ({type(error).__name__}: {error}); make it again "

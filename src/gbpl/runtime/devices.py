@@ -26,8 +26,8 @@ except ImportError:  # where it was before jax 0.8
     from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
 
 __all__ = [
-    "DeviceName", "aligned_empty", "as_aligned", "enable_x64", "member_sharding", "quick_jit", "resolve_devices",
-    "shared_sharding",
+    "DeviceName", "aligned_empty", "as_aligned", "check_not_forked", "enable_x64", "member_sharding", "quick_jit",
+    "resolve_devices", "shared_sharding",
 ]  # fmt: skip
 
 DeviceName = Literal["auto", "cpu", "gpu"]
@@ -50,12 +50,27 @@ def _prepare() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+_owner: list[int] = []  # the process in which JAX has its threads
+
+
+def check_not_forked() -> None:
+    """Refuse a child that was forked after JAX had started: its threads are not there, and it would wait for ever."""
+    if not _owner:
+        _owner.append(os.getpid())
+    if _owner[0] != os.getpid():
+        raise RuntimeError(
+            "this process was forked from one in which JAX was running, where JAX hangs; decide with policy.frozen(), "
+            "made before the fork, which needs numpy alone, or start processes by multiprocessing.get_context('spawn')"
+        )
+
+
 def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[jax.Device]:
     """The devices behind `"auto"` (a GPU if there is one), `"cpu"`, `"gpu"`, or a list of JAX devices."""
     if isinstance(device, Sequence) and not isinstance(device, str) and all(isinstance(d, jax.Device) for d in device):
         return list(device)
     if not isinstance(device, str) or device not in ("auto", "cpu", "gpu"):
         raise ValueError(f"device must be 'auto', 'cpu' or 'gpu', got {device!r}")
+    check_not_forked()
     try:
         return list(jax.local_devices(backend=None if device == "auto" else device))
     except RuntimeError as error:
