@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -308,3 +309,24 @@ def test_cells_that_a_spreadsheet_would_run_are_counted(tmp_path: Path) -> None:
     said = {name.partition(" begin as a formula")[0]: count for name, count in decided.counts.items()}
     assert said == {"cell(s) of 'action'": decided.taken["=none"], "cell(s) of 'person'": 3}
     assert not decide_file(policy, data, tmp_path / "out.parquet", keep=["person"]).counts, "no spreadsheet opens it"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_long_labels_are_not_repeated_in_memory(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,400 rows with labels of 30,000 letters: 72 MB of text, of which a few are held at a time."""
+    monkeypatch.setattr("gbpl.study.decide_file.ROWS", 1000)
+    monkeypatch.setattr("gbpl.tables.write.MOST_BYTES", 1 << 21)
+    labels = "a" * 30_000, "b" * 30_000
+    table = people(2400)
+    policy = tiny_policy(table, actions=labels)
+    data, short = write(tmp_path / "new.csv", table), tiny_policy(table, actions=("a", "b"))
+    assert policy.actions_.dtype == object
+    tracemalloc.start()
+    decided = decide_file(policy, data, tmp_path / f"out{suffix}")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 20e6, "numpy's array of labels alone would have 120 kB per row"
+    taken = read(tmp_path / f"out{suffix}").column("action").to_pylist()
+    assert [label[0] for label in taken] == short.decide(table).action.tolist()
+    assert {len(label) for label in taken} == {30_000}
+    assert sum(decided.taken.values()) == 2400

@@ -461,3 +461,15 @@ def test_codes_with_leading_zeros_are_not_numbers(suffix: str, tmp_path: Path) -
     encoder, notes = Encoder.fit(table)
     assert encoder.names[0] == "zip=94110"
     assert "column 'zip': codes such as '01002' are read as categories" in notes
+
+
+def test_a_quote_left_open_is_found_before_packed_text_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "people.csv.gz"
+    file.write_bytes(gzip.compress(b"x,y\n" + b"1,abc\n" * 300_000 + b'2,"open\n' + b"1,abc\n" * 10))
+    read: list[Any] = []
+    monkeypatch.setattr("pyarrow.csv.read_csv", lambda *_, **__: read.append(1))
+    with pytest.raises(TableError, match="a quote opened in line 300002 is not closed"):
+        read_table(file)
+    assert not read

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NumpyPolicy"]
 
+LONG_LABEL = 400  # bytes
 NO_SCORE = "row(s) without a score, for a person to decide: a value is beyond all that can be computed with"
 
 
@@ -57,7 +58,8 @@ class NumpyPolicy:
         self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
         self.columns, self.effects = columns, effects
         self.draw_count = sum(part.draw_count for part in self.parts) + (0 if effects is None else effects.draw_count)
-        self.actions_, self.n_features_in_ = actions, len(mean)
+        long = actions.dtype.kind == "U" and actions.dtype.itemsize > LONG_LABEL  # numpy would repeat it in every row
+        self.actions_, self.n_features_in_ = actions.astype(object) if long else actions, len(mean)
         if feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
         self.gain = gain

@@ -158,8 +158,13 @@ def _decided(
     if clash:
         raise TableError(f"the column {clash[0]!r} to keep has the name of a decision's column; rename it first")
     totals.rows += len(decided)
-    for label, count in zip(*np.unique(decided.action, return_counts=True), strict=True):
-        totals.taken[label.item() if hasattr(label, "item") else label] += int(count)
+    labels = decided.actions.tolist()
+    place = {label: number for number, label in enumerate(labels)}
+    codes = np.fromiter(map(place.__getitem__, decided.action.tolist()), np.int32, len(decided))
+    for label, count in zip(labels, np.bincount(codes, minlength=len(labels)).tolist(), strict=True):
+        totals.taken[label] += count
+    if decided.action.dtype == object and all(isinstance(label, str) for label in labels):  # not a text per row
+        made["action"] = arrow().DictionaryArray.from_arrays(arrow().array(codes), arrow().array(labels))
     if decided.deferred is not None:
         totals.deferred = (totals.deferred or 0) + int(decided.deferred.sum())
     if decided.expected_gain is not None:

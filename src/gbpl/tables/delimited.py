@@ -21,12 +21,13 @@ from gbpl.tables.arrow_arrays import text_array
 from gbpl.tables.formats import PACKED, arrow, checked_names, reading, suffixes
 from gbpl.tables.frames import DELIMITERS, TableError, nearest
 
-__all__ = ["MISSING_TEXTS", "DelimitedText", "csv_options", "parsed", "with_codes", "with_missing"]
+__all__ = ["MISSING_TEXTS", "DelimitedText", "csv_options", "parsed", "text_is_long", "with_codes", "with_missing"]
 
 MISSING_TEXTS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", ".")
 NULLS = tuple(f"{before}{word}{after}" for word in MISSING_TEXTS for before in ("", " ") for after in ("", " "))
 BLOCK = 1 << 20  # bytes of text parsed at a time; a row is shorter
 LONGEST_HEADER = 1 << 23
+LONG_TEXT = 1 << 26
 PADDED = re.compile(rb'(?:^|[,;\t|"\n ])0[0-9]')  # a cell that may begin so
 END = "\0"  # a line that no text has
 MAGIC = (
@@ -89,6 +90,12 @@ class DelimitedText(io.RawIOBase):
         while not self.ended and not self.pending.strip():
             self._fill()
         return bool(self.pending.strip())
+
+    def skip(self) -> None:
+        """Go to the end, keeping nothing: quotes are counted on the way."""
+        while not self.ended:
+            self._fill()
+            self.pending = b""
 
     def _fill(self) -> None:
         with reading(self.path):
@@ -246,6 +253,11 @@ def csv_options(text: DelimitedText, columns: Sequence[str], kinds: Mapping[str,
             column_types=types, include_columns=columns, null_values=NULLS, strings_can_be_null=kinds is None
         ),
     }
+
+
+def text_is_long(path: Path) -> bool:
+    """Whether a quote that is left open could fill the memory: packed text may be of any length."""
+    return suffixes(path)[1] != "" or path.stat().st_size > LONG_TEXT
 
 
 def with_codes(text: DelimitedText, table: Any) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from gbpl.tables.delimited import DelimitedText, csv_options, parsed, with_codes, with_missing
+from gbpl.tables.delimited import DelimitedText, csv_options, parsed, text_is_long, with_codes, with_missing
 from gbpl.tables.formats import ARROW, PARQUET, TEXT, arrow, checked_input, checked_names, reading, suffixes
 from gbpl.tables.frames import TableError, require_columns
 
@@ -52,6 +52,9 @@ class _Text:
         return DelimitedText(self.path, self.encoding, self.delimiter)
 
     def read(self, columns: list[str]) -> Any:
+        if text_is_long(self.path):  # before it is all in memory
+            with self._open() as text, reading(self.path), parsed(text, {}):
+                text.skip()
         with self._open() as text, reading(self.path), parsed(text, {}):
             if not text.has_rows():
                 raise TableError(f"{self.path.name} has a header but no rows")

@@ -18,6 +18,7 @@ from gbpl.tables.frames import TableError
 
 __all__ = ["Writer", "check_output", "formulas", "open_writer"]
 
+MOST_BYTES = 1 << 25
 FORMULA = r"^[=@\t\r]|^[-+][^0-9.,]"
 WRITABLE = ".csv, .tsv, .parquet, .pq, .feather, .arrow, .ipc"
 
@@ -71,20 +72,27 @@ class Writer:
             raise TableError("a writer is used in a with block; what is written outside of one would not be kept")
         pa = arrow()
         try:
-            made = self._shaped(pa, batch)
+            made = self._named(pa, batch)
+            size = _rows_at_once(pa, made)
+            for start in range(0, max(made.num_rows, 1), size):
+                part = made.slice(start, size)
+                self._write(part if part.schema.equals(self.schema) else part.cast(self.schema))
         except TableError:
             raise
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise TableError(
                 f"{self.target.name}: a batch does not fit the table: {error}; give open_writer a schema, or convert it"
             ) from error
+        self.rows += made.num_rows
+
+    def _write(self, made: Any) -> None:
         with _writing(self.target):
             if self._sink is None:
                 self._begin()
             self._sink.write_batch(made)
-        self.rows += made.num_rows
 
-    def _shaped(self, pa: Any, batch: Any) -> Any:
+    def _named(self, pa: Any, batch: Any) -> Any:
+        """A batch of the table's columns, which the first one sets."""
         names = list(batch) if isinstance(batch, Mapping) else batch.schema.names
         if self.schema is not None and names != self.schema.names:
             raise TableError(f"{self.target.name} has the columns {self.schema.names}, but a batch has {names}")
@@ -96,7 +104,7 @@ class Writer:
         if self.schema is None:
             checked_names(names, self.target)
             self.schema = pa.schema([(field.name, _lasting(pa, field.type)) for field in batch.schema])
-        return batch if batch.schema.equals(self.schema) else batch.cast(self.schema)
+        return batch
 
     def _begin(self) -> None:
         suffix, part = self.target.suffix.lower(), str(self._part)
@@ -145,18 +153,27 @@ def formulas(values: Any) -> int:
     """
     pa, compute = arrow(), arrow(".compute")
     array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+    if pa.types.is_dictionary(array.type) and isinstance(array, pa.Array):
+        own = [formulas([level]) > 0 for level in array.dictionary.to_pylist()]
+        return int(np.isin(array.indices.to_numpy(zero_copy_only=False), np.flatnonzero(own)).sum())
     if not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
         return 0
     return int(compute.sum(compute.match_substring_regex(array, FORMULA)).as_py() or 0)
+
+
+def _rows_at_once(pa: Any, batch: Any) -> int:
+    """Rows whose levels, written out as text, stay below some megabytes."""
+    levels = [column.dictionary for column in batch.columns if pa.types.is_dictionary(column.type)]
+    longest = max((len(str(level)) for values in levels for level in values.to_pylist()), default=0)
+    return max(1, MOST_BYTES // longest) if longest else max(1, batch.num_rows)
 
 
 def _array(pa: Any, values: Any, kind: Any) -> Any:
     if isinstance(values, pa.ChunkedArray):
         values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
     if isinstance(values, pa.Array):
-        return values if kind is None else values.cast(kind)
+        coded = pa.types.is_dictionary(values.type)  # written out some rows at a time
+        return values if kind is None or (coded and values.type.value_type == kind) else values.cast(kind)
     made = from_plain(pa, values) if isinstance(values, np.ndarray) else None
     if made is not None and (kind is None or made.type == kind):
         return made
