@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.stats import ttest_1samp
+from scipy.stats import binom, ttest_1samp
 
 from gbpl import LoggedFeedback, TableError
-from gbpl.checks.balance import check_balance, propensity_table
+from gbpl.checks.balance import check_balance
 from gbpl.checks.finding import CheckReport, Finding, by_level
+from gbpl.checks.follow import Bounded, propensity_table
 from gbpl.checks.leak import check_leak, explained
 from gbpl.checks.placebo import check_placebo
+from gbpl.checks.propensities import wrong_propensities
 from gbpl.checks.refits import Change, on_columns, on_noise, on_stability
 from gbpl.feedback.full import FullFeedback
 from gbpl.value.estimate import Value
@@ -182,3 +185,58 @@ def test_a_report_has_the_worst_verdict_and_is_plain() -> None:
         report["c"]
     with pytest.raises(ValueError, match="verdict must be one of"):
         Finding("a", "good", "")
+
+
+# -- before a fit -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda table, action: 0.1, r"1 was taken in \d+\s% of the rows, and they say 10\s%"),
+        (lambda table, action: 0.02, r"1 was taken in \d+\s% of the rows, and they say 2\s%"),
+        (lambda table, action: table[:, ::-1], "exchange those of 0 and 1"),
+        (lambda table, action: table[:, 1], "as probabilities of 1 in every row, where those of the action taken"),
+    ],
+)
+def test_wrong_propensities_are_named_without_redraws(given: Any, words: str) -> None:
+    sentence = wrong_propensities(log(given=given))
+    assert sentence is not None
+    assert re.search(words, sentence)
+
+
+def test_the_propensity_of_the_second_label_given_for_the_first() -> None:
+    """80 % got 'drug' and the number 0.8 means 'placebo', the second label: mean(1[A = drug] / e) is 4."""
+    rng = np.random.default_rng(0)
+    taken = rng.permutation(np.repeat(["drug", "placebo"], [320, 80]))
+    feedback = LoggedFeedback.of(rng.normal(size=(400, 2)), rng.random(400), taken, propensity=0.8)
+    sentence = wrong_propensities(feedback)
+    assert sentence is not None
+    assert "exchange those of 'drug' and 'placebo'" in sentence
+    assert wrong_propensities(LoggedFeedback.of(feedback.x, feedback.outcome, taken, propensity=0.2)) is None
+
+
+def test_a_constant_for_the_action_taken_of_three() -> None:
+    rng = np.random.default_rng(0)
+    taken = rng.integers(0, 3, 600)
+    given = LoggedFeedback.of(rng.normal(size=(600, 2)), rng.random(600), taken, propensity=np.full(600, 0.1))
+    sentence = wrong_propensities(given)
+    assert sentence is not None
+    assert "and should be 1" in sentence
+    assert wrong_propensities(LoggedFeedback.of(given.x, given.outcome, taken, propensity=np.full(600, 1 / 3))) is None
+
+
+def test_the_bound_of_sums_holds_for_a_rare_action() -> None:
+    """Bennett's bound is above the exact P(|S| >= t) of a sum of 20 coins of 0.02, for each t that can occur."""
+    coins, chance = 20, 0.02
+    sd = np.sqrt(coins * chance * (1 - chance))
+    for taken in range(1, 6):
+        z = (taken - coins * chance) / sd
+        below = [k for k in range(coins + 1) if abs(k - coins * chance) / sd >= z - 1e-12]
+        bound = Bounded(np.array([[z]]), np.array([[1.0 / sd]])).p_value()
+        assert binom.pmf(below, coins, chance).sum() <= bound
+    assert Bounded(np.array([[8.0]]), np.array([[1e-4]])).p_value() == pytest.approx(2 * np.exp(-32), rel=1e-2)
+
+
+def test_clean_logs_hardly_ever_raise_a_doubt_about_their_propensities() -> None:
+    assert not [seed for seed in range(100) if wrong_propensities(log(seed)) is not None]

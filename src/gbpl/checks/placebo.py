@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from gbpl.checks.balance import propensity_table
 from gbpl.checks.finding import PLACEBO_LEVEL, Finding
+from gbpl.checks.follow import propensity_table
 from gbpl.checks.redraws import Basis, Redrawn, basis_of, redraw
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback

@@ -21,7 +21,7 @@ from scipy.stats import rankdata
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Basis", "Redrawn", "basis_of", "draw_actions", "ranks_of", "redraw"]
+__all__ = ["Basis", "Redrawn", "basis_of", "draw_actions", "one_action_each", "ranks_of", "redraw"]
 
 MOST_PAIRS = 100  # functions of the features, with their products; with more only the features themselves
 BLOCK = 1 << 22  # numbers drawn at a time
@@ -41,16 +41,16 @@ def ranks_of(x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row feat
     return centred / np.maximum(np.abs(centred).max(axis=0, initial=0.0), 1.0)
 
 
-def basis_of(x: Float[np.ndarray, "row feature"]) -> Basis:
-    """The constant, the ranks of each feature, and their products and squares where those are few."""
+def basis_of(x: Float[np.ndarray, "row feature"], *, products: bool = True) -> Basis:
+    """The constant, the ranks of each feature, and their products and squares where those are few and asked for."""
     ranks = ranks_of(np.asarray(x, np.float64))
     count = ranks.shape[1]
     columns: list[tuple[int, ...]] = [(), *((j,) for j in range(count))]
     parts = [np.ones((len(ranks), 1)), ranks]
-    if (count + 1) * (count + 2) // 2 <= MOST_PAIRS:
+    if products and (count + 1) * (count + 2) // 2 <= MOST_PAIRS:
         pairs = [(j, k) for j in range(count) for k in range(j, count)]
-        products = np.column_stack([ranks[:, j] * ranks[:, k] for j, k in pairs])
-        parts.append(products - products.mean(axis=0))
+        multiplied = np.column_stack([ranks[:, j] * ranks[:, k] for j, k in pairs])
+        parts.append(multiplied - multiplied.mean(axis=0))
         columns += [pair if pair[0] != pair[1] else pair[:1] for pair in pairs]
     return Basis(np.hstack(parts), columns)
 
@@ -103,7 +103,7 @@ def redraw(
     """
     count = propensity.shape[1]
     listed = [1] if count == 2 else list(range(count))
-    together = groups if groups is not None and _one_action_each(action, groups) else None
+    together = groups if groups is not None and one_action_each(action, groups) else None
     chances = propensity[:, listed]
     sd = np.sqrt((chances * (1.0 - chances)).T @ moments**2)
     sd = np.where(sd > 0.0, sd, np.inf)
@@ -120,7 +120,8 @@ def redraw(
     return Redrawn(z / sd, largest)
 
 
-def _one_action_each(action: Int[np.ndarray, " row"], groups: Int[np.ndarray, " row"]) -> bool:
+def one_action_each(action: Int[np.ndarray, " row"], groups: Int[np.ndarray, " row"]) -> bool:
+    """Whether all rows of a group took the same action, and there are fewer groups than rows."""
     first = np.full(int(groups.max()) + 1, -1)
     first[groups] = action
     return bool(np.all(first[groups] == action)) and len(first) < len(groups)

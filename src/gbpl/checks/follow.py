@@ -1,0 +1,168 @@
+"""Do the actions follow some propensities? Sums that are zero up to chance if they do.
+
+With the right propensities the actions are a coin flip given the features, so sum (1[A = a] - e_a) h(x) is zero up to
+chance for every function h. One test has the constant and e itself as h, and is about the propensities. Another has the
+features (and their products): a column that stands out was measured after the action, or decided about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from scipy.stats import norm
+
+from gbpl.checks.redraws import basis_of, one_action_each, ranks_of, redraw
+from gbpl.feedback.logged import LoggedFeedback
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["QUICK", "Balance", "Bounded", "Studentized", "Test", "balance_of", "bounded_sums", "propensity_table"]
+
+SUM_TOLERANCE = 1e-3
+QUICK = 0  # draws: bounds instead of redraws
+
+
+class Test(Protocol):
+    """Standardised sums, one row per action and one column per function, and the p-value of the largest."""
+
+    @property
+    def z(self) -> Float[np.ndarray, "action function"]: ...
+
+    def p_value(self, size: float | None = None) -> float: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Studentized:
+    """Sums over their robust errors, with Bonferroni: for propensities that are known of the action taken alone."""
+
+    z: Float[np.ndarray, "action function"]
+
+    def p_value(self, size: float | None = None) -> float:
+        own = np.abs(self.z).max(initial=0.0) if size is None else size
+        return float(min(1.0, 2.0 * self.z.size * norm.sf(own)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounded:
+    """Sums of independent terms of at most `largest` standard deviations of the sum: a p-value without redraws.
+
+    Bennett's inequality, with Bonferroni: P(|S| / sd >= z) <= 2 exp(-h(b z) / b^2) with b the largest term over the
+    standard deviation and h(u) = (1 + u) log(1 + u) - u, whatever the number of rows and however rare an action is.
+    """
+
+    z: Float[np.ndarray, "action function"]
+    largest: Float[np.ndarray, "action function"]
+
+    def p_values(self) -> Float[np.ndarray, "action function"]:
+        """Of each sum by itself, times the number of sums."""
+        b = np.maximum(self.largest, 1e-9)
+        u = b * np.abs(self.z)
+        made: Float[np.ndarray, "action function"]
+        made = np.minimum(1.0, 2.0 * self.z.size * np.exp(-((1.0 + u) * np.log1p(u) - u) / b**2))
+        return made
+
+    def p_value(self, size: float | None = None) -> float:
+        test = self if size is None else Bounded(np.full_like(self.z, size), self.largest)
+        return float(test.p_values().min(initial=1.0))
+
+
+def bounded_sums(
+    log: LoggedFeedback, table: Float[np.ndarray, "row action"], moments: Float[np.ndarray, "row function"]
+) -> Bounded:
+    """Sums of (1[A = a] - e_a) m over their standard deviations; whole groups are one term if each has one action."""
+    n, groups = len(log), np.arange(len(log))
+    if log.groups is not None and one_action_each(log.action, log.groups):
+        n, groups = int(log.groups.max()) + 1, log.groups
+    rows = np.bincount(groups)[:, None]
+    own = _summed(moments, groups, n)
+    largest = np.abs(own).max(axis=0, initial=0.0)
+    z, share = [], []
+    for a in [1] if table.shape[1] == 2 else range(table.shape[1]):
+        off = ((log.action == a) - table[:, a]) @ moments
+        chance = _summed(table[:, [a]], groups, n) / rows
+        sd = np.sqrt(np.sum(chance * (1.0 - chance) * own**2, axis=0))
+        sd = np.where(sd > 0.0, sd, np.inf)
+        z.append(off / sd)
+        share.append(largest / sd)
+    return Bounded(np.stack(z), np.stack(share))
+
+
+def _summed(
+    values: Float[np.ndarray, "row column"], groups: Int[np.ndarray, " row"], count: int
+) -> Float[np.ndarray, "group column"]:
+    return values if count == len(values) else np.stack([np.bincount(groups, v, count) for v in values.T], axis=1)
+
+
+def propensity_table(
+    propensity: Float[np.ndarray, "..."], log: LoggedFeedback
+) -> Float[np.ndarray, "row action"] | None:
+    """One column per action; None where only that of the action taken is known and it varies within an action."""
+    if propensity.ndim == 2:
+        return propensity
+    count = len(log.actions)
+    parts = [propensity[log.action == a] for a in range(count)]
+    if any(len(part) == 0 or np.ptp(part) > SUM_TOLERANCE for part in parts):
+        return None
+    chances = np.array([part.mean() for part in parts])
+    return np.tile(chances / chances.sum(), (len(log), 1)) if abs(chances.sum() - 1.0) <= SUM_TOLERANCE else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Balance:
+    """Two tests of some propensities: sums of functions of the propensities, and of the columns."""
+
+    propensities: Test
+    features: Test
+    columns: list[tuple[int, ...]]
+
+    def standing_out(self, tests: float, level: float) -> list[int]:
+        """Columns with sums beyond chance, the farthest first; those of products only where no column does alone."""
+        z = np.abs(self.features.z).max(axis=0, initial=0.0)
+        far = [k for k in np.argsort(-z) if tests * self.features.p_value(float(z[k])) <= level]
+        alone = [self.columns[k] for k in far if len(self.columns[k]) == 1]
+        listed = alone or [self.columns[k] for k in far]
+        return list(dict.fromkeys(j for columns in listed for j in columns))
+
+
+def balance_of(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], draws: int, seed: int) -> Balance:
+    """Both tests by `draws` redraws of the actions; `QUICK`: by bounds, and without products of features."""
+    basis = basis_of(log.context, products=draws != QUICK)
+    table = propensity_table(propensity, log)
+    # Functions must not depend on the action, so a propensity that is known of the action taken alone is none.
+    known = np.empty((len(log), 0)) if table is None else table[:, 1:] if table.shape[1] == 2 else table
+    varying = known[:, np.ptp(known, axis=0) > 0.0]
+    weights = np.ones(len(log)) if log.weights is None else log.weights / log.weights.mean()
+
+    def tested(moments: Float[np.ndarray, "row function"]) -> Test:
+        weighted = moments * weights[:, None]
+        if table is None:
+            return _studentized(log, propensity, weighted)
+        if draws == QUICK:
+            return bounded_sums(log, table, weighted)
+        return redraw(log.action, table, weighted, draws=draws, seed=seed, groups=log.groups)
+
+    own = tested(np.hstack([basis.values[:, :1], ranks_of(varying)]))
+    return Balance(own, tested(basis.values[:, 1:]), basis.columns[1:])
+
+
+def _studentized(
+    log: LoggedFeedback, propensity: Float[np.ndarray, " row"], moments: Float[np.ndarray, "row function"]
+) -> Studentized:
+    """Sums of (1[A = a] / e_A - 1) m over their errors, by group where there are groups.
+
+    One more row of the largest weight of all is added to the error: rows that would have such a weight are missing more
+    often than not, and then the sum is too small and its error too.
+    """
+    z, more = [], 1.0 / propensity.min()
+    for a in range(len(log.actions)):
+        rows = ((log.action == a) / propensity - 1.0)[:, None] * moments
+        parts = rows
+        if log.groups is not None:
+            parts = _summed(rows, log.groups, int(log.groups.max()) + 1)
+        centred = parts - parts.mean(axis=0)
+        error = np.sqrt(np.sum(centred**2, axis=0) + more**2)
+        z.append(rows.sum(axis=0) / np.where(error > 0.0, error, np.inf))
+    return Studentized(np.stack(z))
