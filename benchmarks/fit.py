@@ -107,7 +107,7 @@ from gbpl import GBPLNet
 n = int(sys.argv[1])
 rng = np.random.default_rng(0)
 warm = rng.standard_normal((1000, 20))
-GBPLNet(random_state=0).fit(warm, warm[:, :5])
+GBPLNet(random_state=0).fit(warm, rng.standard_normal((1000, 5)))
 x = rng.standard_normal((n, 20))
 y = np.empty((n, 5))
 for a in range(5):

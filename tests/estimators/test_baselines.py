@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.utils.estimator_checks import estimator_checks_generator
 from support.calls import Call, record_calls
+from support.policies import FromOneColumn
 
 import gbpl.estimators.baselines
 from gbpl import MLP, EstimatedPropensityWarning, FitConfig, GBPLNet, Linear, LoggedFeedback, PerAction
@@ -226,6 +227,7 @@ def stacks(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     return record_calls(monkeypatch, "fit_stack", gbpl.estimators.baselines)
 
 
+@pytest.mark.filterwarnings("ignore::gbpl.checks.suspicion.SuspectDataWarning")  # wrong propensities on purpose
 def test_inverse_propensity_table(stacks: list[Call]) -> None:
     x, y, action = logged_rows(3)
     chance = np.array([0.2, 0.3, 0.5])
@@ -239,6 +241,7 @@ def test_inverse_propensity_table(stacks: list[Call]) -> None:
     assert_allclose(policy.outcome_scale_, np.sqrt(np.mean(pairs)))
 
 
+@pytest.mark.filterwarnings("ignore::gbpl.checks.suspicion.SuspectDataWarning")  # wrong propensities on purpose
 @pytest.mark.parametrize("method", WITH_MEANS)
 def test_doubly_robust_table(method: Any, stacks: list[Call]) -> None:
     """gamma_a + 1[A = a] (Y - gamma_a) / e_a less the cost, with an outcome model that always says 0.7."""
@@ -391,6 +394,9 @@ def test_parameters_go_in_and_out(method: Any) -> None:
         assert name in inspect.signature(method.set_score_request).parameters
 
 
+class PluginFromOneColumn(FromOneColumn, PluginReg): ...
+
+
 CHECKS = {
     "check_no_attributes_set_in_init", "check_parameters_default_constructible", "check_estimators_unfitted",
     "check_requires_y_none", "check_estimators_nan_inf", "check_fit1d", "check_fit2d_1sample",
@@ -400,7 +406,7 @@ CHECKS = {
 
 def test_some_of_the_conformance_suite() -> None:
     """All of it held when these were written, but for weights as repeated rows, as for GBPLNet; these are quick."""
-    small = quick_baseline(PluginReg, model=MLP(hidden=(4,)), fit_config=FitConfig(max_epochs=2))
+    small = quick_baseline(PluginFromOneColumn, model=MLP(hidden=(4,)), fit_config=FitConfig(max_epochs=2))
     drawn = [(e, c) for e, c in estimator_checks_generator(small, legacy=True) if c.func.__name__ in CHECKS]
     assert len(drawn) == len(CHECKS)
     for estimator, check in drawn:

@@ -116,6 +116,7 @@ def test_propensity_said_in_any_way(policy: GBPLNet, policy3: GBPLNet, count: in
         assert not fitted.overlap_.estimated, way
 
 
+@pytest.mark.filterwarnings("ignore::gbpl.checks.suspicion.SuspectDataWarning")  # wrong propensities on purpose
 def test_one_number_for_each_of_three_actions() -> None:
     one = small_logged_net().fit(X3, Y3, action=A3, propensity=1 / 3)
     other = small_logged_net().fit(X3, Y3, action=A3, propensity=dict.fromkeys(LABELS[3], 1 / 3))
@@ -275,6 +276,7 @@ def test_a_table_of_scores_from_elsewhere() -> None:
         assert np.isfinite(fitted.cross_fitted_value().se)
 
 
+@pytest.mark.filterwarnings("ignore:.*predicts the outcome far better")  # as it should here
 def test_controls_are_for_the_models_only() -> None:
     """Models of outcomes and propensities speak as if the controls were features; the policy never sees them."""
     extra = np.random.default_rng(5).normal(size=(ROWS, 1))
@@ -477,6 +479,7 @@ ROUTES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::gbpl.checks.suspicion.SuspectDataWarning")  # wrong propensities on purpose
 @pytest.mark.parametrize(
     ("count", "route"),
     [(2, route) for route in ROUTES] + [(5, route) for route in ("ipw", "dr", "dr, wrong propensities")],

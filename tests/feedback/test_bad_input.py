@@ -82,7 +82,7 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     ("NaN in y", {"y": replaced(Y, ((2, 1), np.nan))}, ValueError, r"y .*\b1 NaN.* column.* 1\b.* row 2\b"),
     ("NaN in a y frame", {"y": YF.mask(YF > 1.0)}, ValueError, r"y .* NaN.*'(wait|treat)'.* row \d+"),
     ("inf in y", {"y": replaced(Y, ((2, 1), -np.inf))}, ValueError, r"y .*\b1 inf.* column.* 1\b.* row 2\b"),
-    ("NaN in the gap", {"y": replaced(Y[:, 0], (11, np.nan))}, ValueError, r"y .*\b1 NaN.* row 11\b"),
+    ("NaN in the gap", {"y": None, "outcome_gap": replaced(Y[:, 0], (11, np.nan))}, ValueError, r"1 NaN.* row 11\b"),
     # shapes
     ("1-D X", {"X": X[:, 0]}, ValueError, r"Expected 2D array, got 1D array.*[\s\S]*Reshape your data"),
     ("3-D X", {"X": X[:, :, None]}, ValueError, r"X.* (3|dim 3)|dim 3"),
@@ -95,7 +95,7 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     ("y of no columns", {"y": Y[:, :0]}, ValueError, r"\by\b.*(column|action)"),
     ("y missing", {"y": None}, ValueError, r"y .*None"),
     ("y shorter than X", {"y": Y[:-1]}, ValueError, r"X and y .*\b20 and 19\b"),
-    ("gap longer than X", {"y": np.zeros(ROWS + 1)}, ValueError, r"X and y .*\b20 and 21\b"),
+    ("gap longer than X", {"y": None, "outcome_gap": np.zeros(ROWS + 1)}, ValueError, r"gap .*20 rows.*\(21,\)"),
     ("one row", {"X": X[:1], "y": Y[:1]}, ValueError, r"1 sample\(s\)"),
     # what is not a number
     (
@@ -185,7 +185,7 @@ FIT: list[tuple[str, dict[str, Any], Any, str]] = [
     ("binary for three actions", {"surrogate": "binary", "y": Y3}, ValueError, r"Binary is for 2 actions.*y has 3"),
     ("Binary() for three actions", {"surrogate": Binary(), "y": Y3}, ValueError, r"Binary is for 2 actions.*y has 3"),
     ("four for two actions", {"surrogate": FullVector(4)}, ValueError, r"FullVector is for 4 actions.*y has 2"),
-    ("three for the gap", {"surrogate": BaselineGap(3), "y": Y[:, 0]}, ValueError, r"BaselineGap .* 3 .*y has 2"),
+    ("three for the gap", {"surrogate": BaselineGap(3), "y": Y}, ValueError, r"BaselineGap .* 3 .*y has 2"),
     ("model a word", {"model": "mlp"}, TypeError, r"model .*'mlp'"),
     ("model a number", {"model": 3}, TypeError, r"model .*3"),
     ("model something else", {"model": Bare()}, TypeError, r"model .*Bare"),

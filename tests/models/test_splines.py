@@ -132,7 +132,7 @@ def test_a_sine_is_learned_better_than_by_a_linear_score() -> None:
     config = FitConfig(max_epochs=40, learning_rate=0.02)
 
     def shortfall(model: Any) -> float:
-        policy = GBPLNet(model=model, zeta=1.0, committee=2, random_state=0, fit_config=config).fit(x, gap)
+        policy = GBPLNet(model=model, zeta=1.0, committee=2, random_state=0, fit_config=config).fit(x, outcome_gap=gap)
         best = np.maximum(np.sin(2.0 * new[:, 0]), 0.0)
         return float(np.mean(best - policy.predict(new) * np.sin(2.0 * new[:, 0])))
 

@@ -26,7 +26,7 @@ N = 240
 KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "bands", "moments",
     "who", "tree", "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate",
-    "settings", "versions", "seconds", "check",
+    "settings", "versions", "seconds", "check", "warnings",
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from sklearn.linear_model import LinearRegression
 
 from gbpl import MLP, FitConfig, GBPLNet, PerAction
@@ -17,6 +18,26 @@ def small_net(**changes: Any) -> GBPLNet:
         "progress": False,
     }  # fmt: skip
     return GBPLNet(**{**given, **changes})
+
+
+class FromOneColumn:
+    """Beside an estimator: for scikit-learn's own suite, which gives one column, here the gap of two outcomes."""
+
+    def fit(self, X: Any, y: Any = None, *, sample_weight: Any = None, **given: Any) -> Any:
+        whole = y is None or np.asarray(y).reshape(len(np.asarray(y)), -1).shape[1] > 1
+        outcome = {"y": y} if whole else {"outcome_gap": y}
+        return super().fit(X, **outcome, sample_weight=sample_weight, **given)  # type: ignore[misc]
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, **given: Any) -> Any:
+        return super().score(X, sample_weight=sample_weight, outcome_gap=y, **given)  # type: ignore[misc]
+
+
+class NetFromOneColumn(FromOneColumn, GBPLNet): ...
+
+
+def from_one_column(**changes: Any) -> GBPLNet:
+    """`small_net` for scikit-learn's suite."""
+    return NetFromOneColumn(**small_net(**changes).get_params())
 
 
 def small_logged_net(**changes: Any) -> GBPLNet:

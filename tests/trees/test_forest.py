@@ -241,7 +241,7 @@ def test_exact_posterior_is_ridge_on_the_features_learned_from() -> None:
     policy = GBPLNet(
         model=SMALL, surrogate=Binary(squash=False), zeta=1.0, eta=0.5, prior_sd=0.8, committee=2, random_state=0,
         fit_config=CONFIG,
-    ).fit(x, gap[:, 0])  # fmt: skip
+    ).fit(x, outcome_gap=gap[:, 0])  # fmt: skip
     for part in policy.posterior("exact").parts:
         problem = part.problem
         grown, rows = problem.params[0], len(problem.x)
@@ -319,7 +319,7 @@ def test_a_step_is_learned_better_than_by_a_linear_score() -> None:
 
     def wrong(model: Any) -> float:
         policy = GBPLNet(model=model, zeta=1.0, committee=2, random_state=0, fit_config=config)
-        return float(np.mean(policy.fit(x, gap[:, 0]).predict(new) != (new[:, 0] > 0.2)))
+        return float(np.mean(policy.fit(x, outcome_gap=gap[:, 0]).predict(new) != (new[:, 0] > 0.2)))
 
     assert wrong(replace(SMALL, trees=30)) < 0.5 * wrong(Linear())
 

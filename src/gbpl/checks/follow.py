@@ -19,10 +19,11 @@ from gbpl.feedback.logged import LoggedFeedback
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["QUICK", "Balance", "Bounded", "Studentized", "Test", "balance_of", "bounded_sums", "propensity_table"]
+__all__ = [
+    "Balance", "Bounded", "Studentized", "Test", "balance_of", "bounded_sums", "propensity_table", "quick_balance",
+]  # fmt: skip
 
 SUM_TOLERANCE = 1e-3
-QUICK = 0  # draws: bounds instead of redraws
 
 
 class Test(Protocol):
@@ -40,9 +41,13 @@ class Studentized:
 
     z: Float[np.ndarray, "action function"]
 
+    def p_values(self) -> Float[np.ndarray, "action function"]:
+        """Of each sum by itself, times the number of sums."""
+        made: Float[np.ndarray, "action function"] = np.minimum(1.0, 2.0 * self.z.size * norm.sf(np.abs(self.z)))
+        return made
+
     def p_value(self, size: float | None = None) -> float:
-        own = np.abs(self.z).max(initial=0.0) if size is None else size
-        return float(min(1.0, 2.0 * self.z.size * norm.sf(own)))
+        return float((self if size is None else Studentized(np.full_like(self.z, size))).p_values().min(initial=1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,9 +69,8 @@ class Bounded:
         made = np.minimum(1.0, 2.0 * self.z.size * np.exp(-((1.0 + u) * np.log1p(u) - u) / b**2))
         return made
 
-    def p_value(self, size: float | None = None) -> float:
-        test = self if size is None else Bounded(np.full_like(self.z, size), self.largest)
-        return float(test.p_values().min(initial=1.0))
+    def p_value(self) -> float:
+        return float(self.p_values().min(initial=1.0))
 
 
 def bounded_sums(
@@ -127,25 +131,43 @@ class Balance:
         return list(dict.fromkeys(j for columns in listed for j in columns))
 
 
-def balance_of(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], draws: int, seed: int) -> Balance:
-    """Both tests by `draws` redraws of the actions; `QUICK`: by bounds, and without products of features."""
-    basis = basis_of(log.context, products=draws != QUICK)
+def quick_balance(
+    log: LoggedFeedback, propensity: Float[np.ndarray, "..."]
+) -> tuple[Studentized | Bounded, Studentized | Bounded]:
+    """Both tests without redraws: sums of functions of the propensities, and one sum per column."""
     table = propensity_table(propensity, log)
-    # Functions must not depend on the action, so a propensity that is known of the action taken alone is none.
-    known = np.empty((len(log), 0)) if table is None else table[:, 1:] if table.shape[1] == 2 else table
-    varying = known[:, np.ptp(known, axis=0) > 0.0]
+    weights = np.ones((len(log), 1)) if log.weights is None else (log.weights / log.weights.mean())[:, None]
+
+    def tested(moments: Float[np.ndarray, "row function"]) -> Studentized | Bounded:
+        if table is None:
+            return _studentized(log, propensity, weights * moments)
+        return bounded_sums(log, table, weights * moments)
+
+    return tested(_of_propensities(table, len(log))), tested(ranks_of(log.context))
+
+
+def _of_propensities(table: Float[np.ndarray, "row action"] | None, n: int) -> Float[np.ndarray, "row function"]:
+    """The constant, and the propensities that vary.
+
+    Functions must not depend on the action, so a propensity that is known of the action taken alone is none.
+    """
+    known = np.empty((n, 0)) if table is None else table[:, 1:] if table.shape[1] == 2 else table
+    return np.hstack([np.ones((n, 1)), ranks_of(known[:, np.ptp(known, axis=0) > 0.0])])
+
+
+def balance_of(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], draws: int, seed: int) -> Balance:
+    """Both tests by `draws` redraws of the actions."""
+    basis = basis_of(log.context)
+    table = propensity_table(propensity, log)
     weights = np.ones(len(log)) if log.weights is None else log.weights / log.weights.mean()
 
     def tested(moments: Float[np.ndarray, "row function"]) -> Test:
         weighted = moments * weights[:, None]
         if table is None:
             return _studentized(log, propensity, weighted)
-        if draws == QUICK:
-            return bounded_sums(log, table, weighted)
         return redraw(log.action, table, weighted, draws=draws, seed=seed, groups=log.groups)
 
-    own = tested(np.hstack([basis.values[:, :1], ranks_of(varying)]))
-    return Balance(own, tested(basis.values[:, 1:]), basis.columns[1:])
+    return Balance(tested(_of_propensities(table, len(log))), tested(basis.values[:, 1:]), basis.columns[1:])
 
 
 def _studentized(

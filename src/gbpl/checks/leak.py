@@ -21,7 +21,7 @@ from gbpl.report.numbers import percent
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["LEAK", "check_leak", "explained"]
+__all__ = ["LEAK", "check_leak", "explained", "most_explained"]
 
 LEAK = "copied outcome"
 COPY, SAME_ORDER = 0.98, 0.99  # share of the variance, and rank correlation, from which a column is a copy
@@ -29,6 +29,8 @@ MUCH, MUCH_OF_TWO = 0.85, 0.5  # share of the variance that is doubtful; the sec
 OF_ACTION = 0.9  # share of the variance of an action
 MOST_ROWS = 10_000
 LEAF = 5
+BINS = 50  # of a quick look at a column
+WORTH_A_LOOK = 0.8  # of what is doubtful, in the quick look, from which a column gets a tree
 
 
 def explained(
@@ -71,6 +73,33 @@ def _targets(feedback: LoggedFeedback | FullFeedback) -> Float[np.ndarray, "row 
     return np.hstack([outcomes, outcomes[:, 1:] - outcomes[:, :1]])
 
 
+def _quickly(x: Float[np.ndarray, "row column"], target: Float[np.ndarray, " row"]) -> Float[np.ndarray, " column"]:
+    """Share of the variance of the target between bins of the ranks of each column, or along a line: hardly too low."""
+    n, centred = len(target), target - target.mean()
+    total = float(np.sum(centred**2))
+    if total == 0.0:
+        return np.zeros(x.shape[1])
+    shares = []
+    for column in x.T:
+        bins = ((rankdata(column) - 0.5) * min(BINS, n // LEAF + 1) / n).astype(np.int64)
+        rows = np.maximum(np.bincount(bins), 1)
+        moved = column - column.mean()
+        size = float(np.sum(moved**2))
+        line = float(moved @ centred) ** 2 / size if size > 0.0 else 0.0
+        shares.append(max(float(np.sum(np.bincount(bins, centred) ** 2 / rows)), line) / total)
+    return np.array(shares)
+
+
+def most_explained(log: LoggedFeedback, *, seed: int = 0) -> tuple[Float[np.ndarray, " column"], float]:
+    """Share of the outcome that each column explains, 0 where that is far from suspicious, and what is doubtful."""
+    log = log.take(np.random.default_rng([seed, 29]).permutation(len(log))[:MOST_ROWS])
+    much = MUCH_OF_TWO if len(np.unique(log.outcome)) <= 2 else MUCH
+    shares = _quickly(log.context, log.outcome)
+    for j in np.flatnonzero(shares >= WORTH_A_LOOK * much):
+        shares[j] = explained(log.context[:, j], log.outcome[:, None])[0]
+    return np.where(shares >= WORTH_A_LOOK * much, shares, 0.0), much
+
+
 def check_leak(feedback: LoggedFeedback | FullFeedback, names: Sequence[str], *, seed: int = 0) -> Finding:
     """Failed if a column is a copy of the outcome or of the action; `names` are of features and controls."""
     order = np.random.default_rng([seed, 29]).permutation(len(feedback))[:MOST_ROWS]
@@ -92,7 +121,7 @@ def check_leak(feedback: LoggedFeedback | FullFeedback, names: Sequence[str], *,
             "the features and controls."
         )
         return Finding(LEAK, "failed", sentence, float(of_action[worst]), None, details | {"column": names[worst]})
-    two = all(len(np.unique(target)) <= 2 for target in targets.T[:1])
+    two = len(np.unique(targets[:, 0])) <= 2
     much = MUCH_OF_TWO if two else MUCH
     copies = np.flatnonzero((shares >= COPY) | (ranked >= SAME_ORDER))
     if len(copies):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.checks.follow import QUICK, balance_of, propensity_table
+from gbpl.checks.follow import balance_of, propensity_table, quick_balance
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.pseudo_outcomes import of_logged_action
 from gbpl.report.numbers import percent
@@ -16,7 +17,7 @@ from gbpl.report.numbers import percent
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["SMALL", "SURE", "meant_instead", "shares_of", "what_is_off", "wrong_propensities"]
+__all__ = ["SMALL", "SURE", "meant_instead", "shares_of", "some_rows", "what_is_off", "wrong_propensities"]
 
 QUICK_DRAWS = 499
 FITS = 0.05  # p-value from which other propensities are said to fit
@@ -36,21 +37,22 @@ def wrong_propensities(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]
     given = log.propensity if propensity is None else propensity
     if given is None:
         return None
-    log, given = _some(log, given, MOST_ROWS)
-    test = balance_of(log, given, QUICK, 0).propensities
+    log = some_rows(replace(log, propensity=given))
+    given = np.asarray(log.propensity)
+    test = quick_balance(log, given)[0]
     far = np.abs(test.z) > SMALL * np.sqrt(len(log))
     if not far.any() or test.p_value() > SURE:
         return None
-    _, remedy = meant_instead(*_some(log, given, MOST_REDRAWN), seed=0)
+    few = some_rows(log, MOST_REDRAWN)
+    _, remedy = meant_instead(few, np.asarray(few.propensity), seed=0)
     return f"the actions do not follow the propensities: {what_is_off(log, given)}. {remedy}"
 
 
-def _some(log: LoggedFeedback, given: Float[np.ndarray, "..."], most: int) -> tuple[LoggedFeedback, Any]:
+def some_rows(log: LoggedFeedback, most: int = MOST_ROWS) -> LoggedFeedback:
     """At most so many rows, drawn at random."""
     if len(log) <= most:
-        return log, given
-    rows = np.sort(np.random.default_rng([17, len(log)]).permutation(len(log))[:most])
-    return log.take(rows), given[rows]
+        return log
+    return log.take(np.sort(np.random.default_rng([17, len(log)]).permutation(len(log))[:most]))
 
 
 def what_is_off(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> str:

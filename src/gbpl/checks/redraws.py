@@ -41,16 +41,16 @@ def ranks_of(x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row feat
     return centred / np.maximum(np.abs(centred).max(axis=0, initial=0.0), 1.0)
 
 
-def basis_of(x: Float[np.ndarray, "row feature"], *, products: bool = True) -> Basis:
-    """The constant, the ranks of each feature, and their products and squares where those are few and asked for."""
+def basis_of(x: Float[np.ndarray, "row feature"]) -> Basis:
+    """The constant, the ranks of each feature, and their products and squares where those are few."""
     ranks = ranks_of(np.asarray(x, np.float64))
     count = ranks.shape[1]
     columns: list[tuple[int, ...]] = [(), *((j,) for j in range(count))]
     parts = [np.ones((len(ranks), 1)), ranks]
-    if products and (count + 1) * (count + 2) // 2 <= MOST_PAIRS:
+    if (count + 1) * (count + 2) // 2 <= MOST_PAIRS:
         pairs = [(j, k) for j in range(count) for k in range(j, count)]
-        multiplied = np.column_stack([ranks[:, j] * ranks[:, k] for j, k in pairs])
-        parts.append(multiplied - multiplied.mean(axis=0))
+        products = np.column_stack([ranks[:, j] * ranks[:, k] for j, k in pairs])
+        parts.append(products - products.mean(axis=0))
         columns += [pair if pair[0] != pair[1] else pair[:1] for pair in pairs]
     return Basis(np.hstack(parts), columns)
 

@@ -10,13 +10,26 @@ import typer
 from rich.table import Table
 
 from gbpl.cli import parse
-from gbpl.cli.console import Delimiter, Encoding, Json, Screen, guarded, held, print_json, stdout, table, verbatim
+from gbpl.cli.console import (
+    Delimiter,
+    Encoding,
+    Json,
+    Screen,
+    guarded,
+    held,
+    print_json,
+    stdout,
+    table,
+    verbatim,
+    warnings_shown,
+)
 from gbpl.cli.roles import (
     OUTPUT,
     Action,
     Controls,
     Cost,
     Data,
+    Exclude,
     Features,
     Group,
     Models,
@@ -54,6 +67,7 @@ def check(
     action: Action = None,
     outcomes: Outcomes = None,
     features: Features = None,
+    exclude: Exclude = None,
     controls: Controls = None,
     weight: Weight = None,
     group: Group = None,
@@ -78,14 +92,16 @@ def check(
             raise ValueError(f"the report is an HTML page, got {str(report)!r}; give a name that ends in .html")
         check_target(report)
     rows, roles = read_by_roles(
-        data, outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls, weight=weight,
-        group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
+        data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
+        weight=weight, group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
     )  # fmt: skip
     with held():
         from gbpl.study.study import learn
-    study = learn(
-        rows, **roles, cost=costs, seed=seed, source=parse.text_of(data.name), check=True, **estimator_of(models, seed)
-    )
+    with warnings_shown(as_json):
+        study = learn(
+            rows, **roles, cost=costs, seed=seed, source=parse.text_of(data.name), check=True,
+            **estimator_of(models, seed),
+        )  # fmt: skip
     found = study.summary["check"]
     if report is not None:
         study.report(report)

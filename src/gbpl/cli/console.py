@@ -15,6 +15,7 @@ import signal
 import sys
 import traceback
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, NoReturn, ParamSpec
@@ -31,6 +32,7 @@ from gbpl.runtime.json import plain
 __all__ = [
     "FAULT", "INTERRUPTED", "TERMINATED", "WRONG", "Delimiter", "Encoding", "Json", "Screen", "as_json_text", "guarded",
     "held", "print_json", "progress_bar", "ready_streams", "stderr", "stdout", "stop", "table", "verbatim",
+    "warnings_shown",
 ]  # fmt: skip
 
 FAULT, WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
@@ -228,6 +230,24 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
         return str(error) or type(error).__name__, WRONG
     where = "GBPL_TRACEBACK=1 shows where, for a bug report"
     return f"this should not have happened ({type(error).__name__}: {error}); {where}", FAULT
+
+
+@contextmanager
+def warnings_shown(as_json: bool = False) -> Iterator[None]:
+    """What is wrong with the data is said on standard error at once, before minutes of work."""
+
+    def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        if not issubclass(category, UserWarning):
+            return
+        if as_json:
+            print(as_json_text({"warning": str(message)}, indent=None, encoding=sys.stderr.encoding), file=sys.stderr)
+        else:
+            stderr().say(f"[bold red]warning:[/] {verbatim(message)}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield
 
 
 def progress_bar(**options: Any) -> Progress:

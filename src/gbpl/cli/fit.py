@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbpl.cli import parse
-from gbpl.cli.console import Delimiter, Encoding, Json, as_json_text, guarded, held, print_json, stderr, stdout
+from gbpl.cli.console import (
+    Delimiter,
+    Encoding,
+    Json,
+    as_json_text,
+    guarded,
+    held,
+    print_json,
+    stderr,
+    stdout,
+    warnings_shown,
+)
 from gbpl.cli.roles import (
     GIVEN,
     OUTPUT,
@@ -17,8 +28,10 @@ from gbpl.cli.roles import (
     Controls,
     Cost,
     Data,
+    Exclude,
     Features,
     Group,
+    KeepOutliers,
     Models,
     Outcome,
     Outcomes,
@@ -84,6 +97,7 @@ def fit(
     action: Action = None,
     outcomes: Outcomes = None,
     features: Features = None,
+    exclude: Exclude = None,
     controls: Controls = None,
     weight: Weight = None,
     group: Group = None,
@@ -134,6 +148,7 @@ def fit(
             rich_help_panel=GIVEN,
         ),
     ] = 1.0,
+    keep_outliers: KeepOutliers = False,
     check: Annotated[
         bool, typer.Option("--check", help="Try to break the result, as gbpl check does.", rich_help_panel=OUTPUT)
     ] = False,
@@ -160,16 +175,17 @@ def fit(
     with held():
         from gbpl.cli.messages import print_study, study_json
     table, roles = read_by_roles(
-        data, outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls, weight=weight,
-        group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
+        data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
+        weight=weight, group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
     )  # fmt: skip
     with held():
         from gbpl.study.study import learn
-    study = learn(
-        table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
-        **estimator_of(models, seed, confounding),
-    )  # fmt: skip
+    with warnings_shown(as_json):
+        study = learn(
+            table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
+            seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
+            **estimator_of(models, seed, confounding, keep_outliers),
+        )  # fmt: skip
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)
     if as_json:

@@ -154,6 +154,8 @@ def _grow(above: Tree, branch: Branch, reading: Reading) -> None:
 def _caveats(console: Screen, reading: Reading) -> None:
     summary, hidden = reading.summary, confounding_words(reading)
     overlap, certificate, notes = summary["overlap"], summary["certificate"], reading.data["notes"]
+    for sentence in reading.warned:
+        console.say(f"[bold red]Look at the data first:[/] {verbatim(sentence)}")
     if overlap is not None:
         source = "estimated" if overlap["estimated"] else "known"
         if overlap["reasons"]:

@@ -11,8 +11,8 @@ from gbpl.cli import parse
 from gbpl.cli.console import held, stderr
 
 __all__ = [
-    "GIVEN", "OUTPUT", "Action", "Controls", "Cost", "Data", "Features", "Group", "Models", "Outcome", "Outcomes",
-    "Propensity", "Seed", "Weight", "check_models", "estimator_of", "read_by_roles",
+    "GIVEN", "OUTPUT", "Action", "Controls", "Cost", "Data", "Exclude", "Features", "Group", "KeepOutliers", "Models",
+    "Outcome", "Outcomes", "Propensity", "Seed", "Weight", "check_models", "estimator_of", "read_by_roles",
 ]  # fmt: skip
 
 COLUMNS, GIVEN, OUTPUT = "Columns", "What is known about the actions", "Output"
@@ -33,7 +33,16 @@ Outcomes = Annotated[
 Features = Annotated[
     Columns,
     typer.Option(
-        metavar=MANY, help="Columns that decide; all without another role if not given.", rich_help_panel=COLUMNS
+        metavar=MANY,
+        help="Columns that decide, all without another role if not given; patterns such as 'age*', or '!age*' for all "
+        "but those.",
+        rich_help_panel=COLUMNS,
+    ),
+]
+Exclude = Annotated[
+    Columns,
+    typer.Option(
+        metavar=MANY, help="Columns that must not be used, or patterns of their names.", rich_help_panel=COLUMNS
     ),
 ]
 Controls = Annotated[
@@ -70,6 +79,14 @@ Models = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+KeepOutliers = Annotated[
+    bool,
+    typer.Option(
+        "--keep-outliers",
+        help="Learn from outcomes that are so far from all others that they decide alone, and are cut otherwise.",
+        rich_help_panel=GIVEN,
+    ),
+]
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Seed of folds, initial weights and draws.", rich_help_panel=OUTPUT)
 ]
@@ -85,10 +102,14 @@ def read_by_roles(
     with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
         columns = list(opened.names)
     roles: dict[str, Any] = {name: value or None for name, value in given.items()}
-    roles |= {"controls": given["controls"] or (), "propensity": parse.propensity(propensity or (), columns)}
-    named = Roles(**roles)
+    roles |= {name: given[name] or () for name in ("controls", "exclude")}
+    roles["propensity"] = parse.propensity(propensity or (), columns)
+    named = Roles(**roles).resolved(columns, data.name)
     named.check(columns, data.name)
-    needed = None if roles["features"] is None else [*named.used(), *roles["features"]]
+    needed = None if not named.exclude else [name for name in columns if name not in named.exclude]
+    if named.features is not None:
+        needed = [*named.used(), *named.features]
+    roles |= {"features": named.features, "exclude": ()}  # what is left out is not read
     with stderr().status("reading the table"):
         return read_table(data, columns=needed, encoding=encoding, delimiter=delimiter), roles
 
@@ -99,12 +120,13 @@ def check_models(models: str) -> None:
         raise ValueError(f"--models must be network or auto, got {models!r}")
 
 
-def estimator_of(models: str, seed: int, confounding: float = 1.0) -> dict[str, Any]:
+def estimator_of(models: str, seed: int, confounding: float = 1.0, keep_outliers: bool = False) -> dict[str, Any]:
     """The estimator of `learn` for a choice of models, as an argument; none for its own."""
-    if models == "auto" and confounding == 1.0:
+    if models == "auto" and confounding == 1.0 and not keep_outliers:
         return {}
     from gbpl.estimators.gbpl import GBPL
     from gbpl.estimators.gbplnet import GBPLNet
 
     learner = GBPLNet if models == "network" else GBPL
-    return {"estimator": learner(random_state=seed, confounding=confounding)}
+    outliers = "keep" if keep_outliers else "cut"
+    return {"estimator": learner(random_state=seed, confounding=confounding, outliers=outliers)}

@@ -11,6 +11,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from gbpl.checks.screen import screened
+from gbpl.checks.suspicion import warn_of
 from gbpl.feedback.checks import check_features
 from gbpl.feedback.content import content_order
 from gbpl.feedback.fingerprint import Fingerprint, seen_words
@@ -89,11 +91,18 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         self.cross_fit_settings(0)  # which refuses a wrong committee, folds, clip, outcome model
 
     def read_training(self, **data: Any) -> Feedback:
-        """Check settings, the data of a fit and the names of its features, before any work."""
+        """Check settings, the data of a fit and its names, and warn of what looks wrong, before any work."""
         self._check_settings()
         feedback = read_feedback(**data, actions=self.actions)
         validate_data(clone(self), feedback.source, skip_check_array=True)
+        feedback, suspicions = screened(feedback, cut=self.cuts)
+        warn_of(suspicions)
         return feedback
+
+    @property
+    def cuts(self) -> bool:
+        """Whether outcomes that would decide alone are cut (`feedback.tails`)."""
+        return False
 
     def _read_new(self, **data: Any) -> Feedback:
         """Data of other rows, with the actions of the fit; named outcome columns are matched to the actions."""
@@ -149,6 +158,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         cost: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
+        outcome_gap: Any = None,
         estimator: str = "dr",
         rule: str = "deterministic",
         baseline: Any = None,
@@ -166,7 +176,7 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         check_estimator_name(estimator)
         feedback = self._read_new(
             X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
-            groups=groups,
+            groups=groups, outcome_gap=outcome_gap,
         )  # fmt: skip
         seen = seen_words(self, feedback)
         if seen is not None:
@@ -174,15 +184,16 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
         return self.evaluator(feedback, estimator).value(self, rule=rule, baseline=baseline)
 
     def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, action: Any = None, propensity: Any = None,
-        controls: Any = None, cost: Any = None,
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, action: Any = None, propensity: Any = None,
+        controls: Any = None, cost: Any = None, outcome_gap: Any = None,
     ) -> float:  # fmt: skip
         """Welfare of the deterministic rule: the mean over a table of outcomes, or doubly robust with `action`."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "these are .*rows the policy learned from")
             return self.value(
-                X, y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight
-            ).estimate
+                X, y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
+                outcome_gap=outcome_gap,
+            ).estimate  # fmt: skip
 
     def evaluator(self, feedback: Feedback, estimator: str) -> Evaluator:
         """Evaluates policies on rows that this one has not learned from."""

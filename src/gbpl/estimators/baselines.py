@@ -106,12 +106,13 @@ class _Baseline(Policy):
         cost: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
+        outcome_gap: Any = None,
     ) -> Self:
         """Learn a policy; the data are as in `GBPLNet.fit`, with `action` those of a log."""
         model = as_model(MLP() if self.model is None else self.model)
         data = self.read_training(
             X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
-            groups=groups,
+            groups=groups, outcome_gap=outcome_gap,
         )  # fmt: skip
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         folds = self.stopping_folds(data, seed)

@@ -115,6 +115,12 @@ class FittedPolicy(Policy):
         settings.check_model(training.fit.problems()[0])
         log: dict[str, Any] = {"action": action, "propensity": propensity, "controls": controls}
         if X is None:
+            own = training.feedback if training.nuisances is None else training.nuisances.feedback
+            if own.cut:
+                raise ValueError(
+                    f"{own.cut} outcome(s) were cut before the fit, and a certificate is of outcomes as they are; fit "
+                    "with outliers='keep', or give new rows"
+                )
             if any(part is not None for part in (y, cost, *log.values())):
                 raise ValueError("y, action and so on are given without X; give X too, or nothing for the fit's rows")
             return cross_fitted_certificate(self, training.feedback, training.nuisances, settings)

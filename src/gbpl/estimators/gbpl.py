@@ -53,6 +53,7 @@ class GBPL(GBPLNet):
         clip: float | str = "auto",
         confounding: float = 1.0,
         confounding_baseline: Any = None,
+        outliers: str = "cut",
         fit_config: FitConfig | None = None,
         random_state: Any = None,
         device: str = "auto",
@@ -61,6 +62,6 @@ class GBPL(GBPLNet):
         super().__init__(
             zeta=zeta, eta=eta, prior_sd=prior_sd, surrogate=surrogate, model="auto", committee=committee,
             actions=actions, outcome_model="auto", nuisance_folds=nuisance_folds, clip=clip, confounding=confounding,
-            confounding_baseline=confounding_baseline, fit_config=fit_config, random_state=random_state, device=device,
-            progress=progress,
+            confounding_baseline=confounding_baseline, outliers=outliers, fit_config=fit_config,
+            random_state=random_state, device=device, progress=progress,
         )  # fmt: skip

@@ -10,6 +10,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
+from gbpl.checks.screen import screened
+from gbpl.checks.suspicion import warn_of
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.estimators.base import check_positive
 from gbpl.estimators.fitted import FittedPolicy
@@ -18,6 +20,7 @@ from gbpl.estimators.together import Request, fit_together
 from gbpl.estimators.training import Training
 from gbpl.feedback.fingerprint import Fingerprint
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.read import FEW_ROWS
 from gbpl.fitting.apply import has_last_layer
 from gbpl.fitting.config import FitConfig
 from gbpl.models.adapters import as_model
@@ -106,6 +109,10 @@ class GBPLNet(FittedPolicy):
     confounding_baseline : label or None
         With `confounding` above 1: learn from lower bounds of the gain over this action instead, so that it is left
         only where another one is surely better.
+    outliers : {"cut", "keep"}
+        `"cut"`: a few outcomes so far from all others that they would decide alone, or extreme tails on both sides, are
+        cut, with a warning that names the rows (`gbpl.feedback.tails`). Skewed outcomes and rare events are not
+        touched. A surrogate with a `huber` threshold keeps them, since its loss is robust.
     fit_config : FitConfig or None; learning rate, batch size, patience and so on
     random_state : int or RandomState or None
         Folds, initial weights and batch order.
@@ -158,6 +165,7 @@ class GBPLNet(FittedPolicy):
         clip: float | str = "auto",
         confounding: float = 1.0,
         confounding_baseline: Any = None,
+        outliers: str = "cut",
         fit_config: FitConfig | None = None,
         random_state: Any = None,
         device: str = "auto",
@@ -179,6 +187,7 @@ class GBPLNet(FittedPolicy):
         self.clip = clip
         self.confounding = confounding
         self.confounding_baseline = confounding_baseline
+        self.outliers = outliers
         self.fit_config = fit_config
         self.random_state = random_state
         self.device = device
@@ -197,11 +206,12 @@ class GBPLNet(FittedPolicy):
         cost: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
+        outcome_gap: Any = None,
     ) -> GBPLNet:
         """Learn a policy from features and outcomes.
 
-        Without `action`, `y` has one column per action, or one column: the gap between action 1 and action 0. A
-        table of pseudo-outcomes from elsewhere goes in the same way.
+        Without `action`, `y` has one column per action; of two actions `outcome_gap`, the outcome of the second less
+        that of the first, is enough. A table of pseudo-outcomes from elsewhere goes in the same way.
 
         With `action` (one label per row), `y` is the outcome of that action, one number per row. `propensity` is then a
         number (a randomized trial: the probability of the second of two actions, or of each of more), a mapping from
@@ -219,8 +229,13 @@ class GBPLNet(FittedPolicy):
         """
         feedback = self.read_training(
             X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
-            groups=groups,
+            groups=groups, outcome_gap=outcome_gap,
         )  # fmt: skip
+        return self.fit_feedback(feedback)
+
+    def fit_feedback(self, feedback: Feedback) -> GBPLNet:
+        """`fit`, from data that have been read and looked at."""
+        self._check_settings()
         if self._learns_in_passes(feedback):
             training = self._fit_in_passes(ArrayRows(feedback))
         else:
@@ -238,6 +253,7 @@ class GBPLNet(FittedPolicy):
         action: str | None = None,
         outcomes: Sequence[str] | None = None,
         features: Sequence[str] | None = None,
+        exclude: Sequence[str] = (),
         propensity: str | float | Mapping[Any, float] | None = None,
         weight: str | None = None,
         cost: Mapping[Any, float] | None = None,
@@ -253,9 +269,12 @@ class GBPLNet(FittedPolicy):
         if self.confounding > 1.0:
             raise ValueError(f"confounding={self.confounding!r} needs all rows in memory; use fit, or leave it at 1")
         roles = Roles(
-            outcome=outcome, action=action, outcomes=outcomes, features=features, propensity=propensity, weight=weight
-        )
+            outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
+            propensity=propensity, weight=weight,
+        )  # fmt: skip
         rows = ParquetRows(paths, roles, cost=cost, actions=self.actions)
+        if rows.n_rows >= FEW_ROWS:
+            warn_of(screened(rows.sample(), cut=False)[1])
         self.remember(self._fit_in_passes(rows), None)
         self.encoder_ = rows.encoder
         self.n_features_in_ = rows.n_features
@@ -377,7 +396,14 @@ class GBPLNet(FittedPolicy):
             raise TypeError(f"model must be 'auto', None or a score model such as gbpl.MLP(), got {self.model!r}")
         return isinstance(self.model, str)
 
+    @property
+    def cuts(self) -> bool:
+        robust = isinstance(self.surrogate, Surrogate) and self.surrogate.huber < float("inf")
+        return self.outliers == "cut" and not robust
+
     def _check_settings(self) -> None:
+        if self.outliers not in ("cut", "keep"):
+            raise ValueError(f"outliers must be 'cut' or 'keep', got {self.outliers!r}")
         self.checked_constants()
         super()._check_settings()
 

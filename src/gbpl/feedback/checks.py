@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "align_outcomes", "check_column", "check_cost", "check_features", "check_groups", "check_outcomes", "check_weights",
-    "label_array", "row_number",
+    "feature_names", "label_array", "row_number",
 ]  # fmt: skip
 
 
@@ -93,6 +93,18 @@ def check_features(X: Any, *, min_rows: int = 1, name: str = "X") -> Float[np.nd
     return x
 
 
+def feature_names(*tables: Any) -> list[str] | None:
+    """Names of the columns of tables side by side, by number in those that have none; None where none has."""
+    if not any(hasattr(table, "columns") for table in tables):
+        return None
+    listed: list[str] = []
+    for table in tables:
+        names = getattr(table, "columns", None)
+        numbered = [f"column {j}" for j in range(np.shape(table)[1])] if names is None else ()
+        listed += numbered if names is None else [str(name) for name in names]
+    return listed
+
+
 def check_column(values: Any, n: int, name: str, what: str) -> Float[np.ndarray, " row"]:
     """One finite number per row."""
     if values is None:
@@ -110,8 +122,13 @@ def check_column(values: Any, n: int, name: str, what: str) -> Float[np.ndarray,
     return column
 
 
-def check_outcomes(Y: Any, n: int) -> Float[np.ndarray, "row action"]:
-    """Outcomes as a finite float table with one column per action; one column is the gap between two actions."""
+def check_outcomes(Y: Any, n: int, gap: Any = None) -> Float[np.ndarray, "row action"]:
+    """Outcomes as a finite float table with one column per action; of a gap, those of the first action are zero."""
+    if gap is not None:
+        if Y is not None:
+            raise TableError("y and outcome_gap are both given; give the outcomes of every action, or their gap")
+        apart = check_column(gap, n, "outcome_gap", "the outcome of the second action less that of the first")
+        return np.column_stack([np.zeros_like(apart), apart])  # U = Y(1) - Y(0) with Y(0) = 0
     if Y is None:
         raise TableError("fit requires y to be passed, but the target y is None: one column for each action")
     _refuse_text(Y, "y")
@@ -129,10 +146,7 @@ def check_outcomes(Y: Any, n: int) -> Float[np.ndarray, "row action"]:
     if outcomes.ndim == 1:
         outcomes = outcomes[:, None]
     if outcomes.ndim != 2 or outcomes.shape[1] == 0:
-        raise TableError(
-            f"y must be a table with one column for each action, or one column with the gap between two actions; got "
-            f"shape {outcomes.shape}"
-        )
+        raise TableError(f"y must be a table with one column for each action; got shape {outcomes.shape}")
     if len(outcomes) != n:
         raise TableError(
             f"X and y have inconsistent numbers of samples: {n} and {len(outcomes)}; every row needs its outcomes"
@@ -140,7 +154,11 @@ def check_outcomes(Y: Any, n: int) -> Float[np.ndarray, "row action"]:
     _refuse_gaps(outcomes, Y, "y")
     check_magnitude(outcomes, "y")
     if outcomes.shape[1] == 1:
-        outcomes = np.concatenate([np.zeros_like(outcomes), outcomes], axis=1)  # U = Y(1) - Y(0) with Y(0) = 0
+        raise TableError(
+            "y has one column, and which action each row took is not given: pass action=, one label per row (and "
+            "propensity=, if it is known); or y with one column per action; or outcome_gap=, the outcome of the second "
+            "of two actions less that of the first"
+        )
     return outcomes
 
 

@@ -16,6 +16,7 @@ from gbpl.feedback.checks import (
     check_groups,
     check_outcomes,
     check_weights,
+    feature_names,
     label_array,
 )
 from gbpl.feedback.given import check_given
@@ -35,7 +36,9 @@ class FullFeedback:
     """Features and the outcome of every action, for every row.
 
     `outcomes` are net of costs. `weights` are the user's sample weights, rows of weight zero removed; `actions` are the
-    user's labels; rows of one group stay in one fold. `source` is the table of features as it was given.
+    user's labels; rows of one group stay in one fold. `source` is the table of features as it was given, and `names`
+    say which column each feature comes from, where columns have names. `cut` counts outcomes that
+    were cut (`feedback.tails`).
     """
 
     x: Float[np.ndarray, "row feature"]
@@ -44,28 +47,31 @@ class FullFeedback:
     actions: np.ndarray
     groups: Int[np.ndarray, " row"] | None = None
     source: Any = None
+    names: Sequence[str] | None = None
+    cut: int = 0
 
     @classmethod
     def of(
         cls,
         X: Any,
-        Y: Any,
+        Y: Any = None,
         *,
+        outcome_gap: Any = None,
         actions: Sequence[Any] | None = None,
         cost: Any = None,
         sample_weight: Any = None,
         groups: Any = None,
         min_rows: int = 2,
     ) -> FullFeedback:
-        """Check a user's arrays or frames; one outcome column means the gap between two actions."""
+        """Check a user's arrays or frames: outcomes, one column per action, or the gap between those of two actions."""
         check_given(X, y=Y, cost=cost, sample_weight=sample_weight, groups=groups)
         x = check_features(X, min_rows=min_rows)
         Y = _in_order(Y, actions)
-        outcomes = check_outcomes(Y, len(x))
+        outcomes = check_outcomes(Y, len(x), outcome_gap)
         weights = None if sample_weight is None else check_weights(sample_weight, len(x))
         labels = _check_actions(actions, Y, outcomes.shape[1])
         parts = None if groups is None else check_groups(groups, len(x))
-        made = cls(x, outcomes, weights, labels, parts, X).less(cost)
+        made = cls(x, outcomes, weights, labels, parts, X, feature_names(X)).less(cost)
         return made if weights is None or (weights > 0.0).all() else made.take(weights > 0.0)
 
     def __len__(self) -> int:

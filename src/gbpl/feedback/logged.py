@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from gbpl.feedback.actions import check_actions, check_propensity
-from gbpl.feedback.checks import check_column, check_cost, check_features, check_groups, check_weights
+from gbpl.feedback.checks import check_column, check_cost, check_features, check_groups, check_weights, feature_names
 from gbpl.feedback.given import check_given
 from gbpl.tables.frames import TableError, column, column_names
 from gbpl.tables.roles import Roles
@@ -28,7 +28,8 @@ class LoggedFeedback:
     `action` holds column numbers and `actions` the user's labels. `propensity` has one column per action, or one
     number per row (that of the action taken), or is None where it is to be estimated by `classifier` (None: the
     default). The policy sees `x`; models of outcomes and propensities see `x` and `controls`. `source` is the table
-    of features as it was given.
+    of features as it was given, and `names` say which column each of `context` comes from, where columns have names.
+    `cut` counts outcomes that were cut (`feedback.tails`).
     """
 
     x: Float[np.ndarray, "row feature"]
@@ -42,6 +43,8 @@ class LoggedFeedback:
     weights: Float[np.ndarray, " row"] | None = None
     groups: Int[np.ndarray, " row"] | None = None
     source: Any = None
+    names: Sequence[str] | None = None
+    cut: int = 0
 
     @classmethod
     def of(
@@ -93,6 +96,7 @@ class LoggedFeedback:
             weights=weights,
             groups=None if groups is None else check_groups(groups, len(x)),
             source=X,
+            names=feature_names(X) if controls is None else feature_names(X, controls),
         ).less(cost)
         if weights is None or (weights > 0.0).all():
             return made

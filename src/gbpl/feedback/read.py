@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ARGUMENTS", "FEW_ROWS", "Feedback", "TableFeedback", "check_rows", "read_feedback", "read_table"]
 
 Feedback = FullFeedback | LoggedFeedback
-ARGUMENTS = ("X", "y", "action", "propensity", "controls", "cost", "sample_weight", "groups")  # of `fit`
+ARGUMENTS = ("X", "y", "action", "propensity", "controls", "cost", "sample_weight", "groups", "outcome_gap")  # of `fit`
 FEW_ROWS = 20
 
 
@@ -46,6 +46,7 @@ def read_feedback(
     cost: Any = None,
     sample_weight: Any = None,
     groups: Any = None,
+    outcome_gap: Any = None,
     *,
     actions: Sequence[Any] | None = None,
     align: bool = False,
@@ -57,7 +58,8 @@ def read_feedback(
     wanted; with `align` a frame of outcomes is brought into that order by the names of its columns.
     """
     if isinstance(X, FullFeedback | LoggedFeedback):
-        if any(part is not None for part in (y, action, propensity, controls, cost, sample_weight, groups)):
+        given = (y, action, propensity, controls, cost, sample_weight, groups, outcome_gap)
+        if any(part is not None for part in given):
             raise ValueError(
                 f"a {type(X).__name__} has its outcome, action, propensity and so on; give it alone, without y"
             )
@@ -67,6 +69,8 @@ def read_feedback(
             )
         return X
     if action is not None:
+        if outcome_gap is not None:
+            raise TableError("outcome_gap is given with action; a log has y, the outcome of the action taken")
         logged = LoggedFeedback.of(
             X, y, action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
             groups=groups, actions=actions,
@@ -77,8 +81,9 @@ def read_feedback(
             raise ValueError(f"{name} is given without action; give the action taken on each row too")
     table = align_outcomes(y, label_array(actions)) if align and actions is not None else y
     full = FullFeedback.of(
-        X, table, actions=actions, cost=cost, sample_weight=sample_weight, groups=groups, min_rows=min_rows
-    )
+        X, table, outcome_gap=outcome_gap, actions=actions, cost=cost, sample_weight=sample_weight, groups=groups,
+        min_rows=min_rows,
+    )  # fmt: skip
     return _without_copies(full)
 
 
@@ -241,22 +246,25 @@ def read_table(
         "groups": None if group is None else check_groups(group[kept], len(x), name=repr(roles.group)),
         "source": x,
     }
+    names = encoder.raw_names
     feedback: Feedback
     if codes is None or labels is None:
         order, listed = columns_by_label(list(roles.outcomes or ()), actions)
-        feedback = FullFeedback(outcomes=y[kept][:, order], actions=label_array(listed), **shared)
+        feedback = FullFeedback(outcomes=y[kept][:, order], actions=label_array(listed), names=names, **shared)
         return _table_feedback(feedback, features, rows)
     taken, listed = labels_taken(codes[kept], labels, str(roles.action), actions)
     named_actions = label_array(listed)
     name = "propensity" if chance is None else f"propensity {roles.propensity!r}"
     given = roles.propensity if chance is None else chance[kept]
+    controls, of_controls = _controls(rows, roles)
     feedback = LoggedFeedback(
         outcome=y[kept, 0],
         action=taken,
         actions=named_actions,
         propensity=None if given is None
         else check_propensity(given, taken, named_actions, name=name, rows=np.flatnonzero(kept)),
-        controls=_controls(rows, roles),
+        controls=controls,
+        names=[*names, *of_controls],
         **shared,
     )  # fmt: skip
     return _table_feedback(feedback, features, rows)
@@ -272,9 +280,10 @@ def _table_feedback(feedback: Feedback, features: Float[np.ndarray, "table_row f
     return TableFeedback(feedback, features, rows.kept, rows.notes)
 
 
-def _controls(rows: _Rows, roles: Roles) -> Float[np.ndarray, "row control"] | None:
+def _controls(rows: _Rows, roles: Roles) -> tuple[Float[np.ndarray, "row control"] | None, list[str]]:
+    """Controls as numbers, and the column that each comes from."""
     if not roles.controls:
-        return None
+        return None, []
     helper, notes = Encoder.fit(rows.frame, list(roles.controls))
     rows.notes += [f"control: {note}" for note in notes]
-    return helper.apply(rows.frame)[0][rows.kept]
+    return helper.apply(rows.frame)[0][rows.kept], helper.raw_names

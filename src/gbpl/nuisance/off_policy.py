@@ -18,6 +18,7 @@ from gbpl.runtime.warn import warn
 from gbpl.value.estimate import Value, logged_value, needs_outcome_model, off_policy_value
 from gbpl.value.evaluate import Evaluator, one_hot_rule
 from gbpl.value.overlap import ClipWelfare, OverlapReport, clipping, overlap_report
+from gbpl.value.rare import rare_events
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -29,7 +30,7 @@ CLIP_LEVELS = (0.001, 0.01, 0.02, 0.05, 0.1)  # of two actions; times 2/K for K
 
 def _value_from(nuisances: Nuisances, policy: Float[np.ndarray, "row action"], estimator: str) -> Value:
     log = nuisances.feedback
-    return off_policy_value(
+    value = off_policy_value(
         policy,
         log.outcome,
         log.action,
@@ -40,6 +41,10 @@ def _value_from(nuisances: Nuisances, policy: Float[np.ndarray, "row action"], e
         weights=log.weights,
         groups=log.groups,
     )
+    events = rare_events(log.outcome, log.action, len(log.actions))
+    if events is None:
+        return value
+    return replace(value, unseen=events.unseen(policy, log.action, nuisances.logged_propensity))
 
 
 def construction_for(estimator: str) -> str:
@@ -60,8 +65,18 @@ def log_evaluator(feedback: LoggedFeedback, nuisances: CrossFit | Nuisances, est
         len(feedback),
         feedback.source,
         lambda policy: _value_from(estimated(), policy, estimator),
-        logged_value(feedback.net_outcome, weights=feedback.weights, groups=feedback.groups),
+        _as_logged(feedback),
     )
+
+
+def _as_logged(feedback: LoggedFeedback) -> Value:
+    """The value of the policy that wrote the log."""
+    value = logged_value(feedback.net_outcome, weights=feedback.weights, groups=feedback.groups)
+    events = rare_events(feedback.outcome, feedback.action, len(feedback.actions))
+    if events is None:
+        return value
+    taken = np.eye(len(feedback.actions))[feedback.action]
+    return replace(value, unseen=events.unseen(taken, feedback.action, np.ones(len(feedback))))
 
 
 def policy_value(
@@ -106,6 +121,8 @@ def overlap_of(
         log.action, nuisances.propensity, nuisances.logged_propensity, pseudo_outcomes,
         actions=log.actions, clip=nuisances.clip, sample_weight=log.weights, estimated=nuisances.estimated,
     )  # fmt: skip
+    events = rare_events(log.outcome, log.action, count)
+    report = report if events is None else replace(report, events=events.counts)
     if policy is None:
         return report
     rule = one_hot_rule(policy)

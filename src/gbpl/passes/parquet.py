@@ -12,6 +12,7 @@ import numpy as np
 
 from gbpl.feedback.actions import check_propensity
 from gbpl.feedback.checks import label_array
+from gbpl.feedback.read import Feedback, read_table
 from gbpl.passes.rows import Chunk
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.formats import PARQUET, arrow, checked_input, checked_names, reading, suffixes
@@ -72,6 +73,7 @@ class ParquetRows:
             )
         self.roles, self.paths = roles, [_checked(path) for path in listed]
         self._open()
+        roles = self.roles  # with plain names
         self._scan(actions)
         labels = self.actions.tolist()
         self._cost = None
@@ -79,9 +81,15 @@ class ParquetRows:
             known = by_label(cost, labels, "cost")
             self._cost = np.array([known.get(label, 0.0) for label in labels])
         self.encoder, self.notes = (
-            (encoder, []) if encoder is not None else Encoder.fit(self._sample(), roles.features, exclude=roles.used())
+            (encoder, [])
+            if encoder is not None
+            else Encoder.fit(self._sample(), roles.features, exclude=[*roles.used(), *roles.exclude])
         )
         self._columns = list(dict.fromkeys([*self.encoder.columns, *roles.used()]))
+
+    def sample(self) -> Feedback:
+        """Rows spread over the files, read and checked as a table in memory is."""
+        return read_table(self._sample(), self.roles, self.encoder, actions=self.actions.tolist()).feedback
 
     @property
     def n_rows(self) -> int:
@@ -206,9 +214,9 @@ class ParquetRows:
             with reading(path, "is not a Parquet file that can be read"):
                 metadata = arrow(".parquet").read_metadata(path)
             names = checked_names(metadata.schema.to_arrow_schema().names, path)
-            self.roles.check(names, path.name)
             if number == 0:
-                self._names = names
+                self._names, self.roles = names, self.roles.resolved(names, path.name)
+            self.roles.check(names, path.name)
             require_columns(self._names, names, path.name)
             self._metadata.append(metadata)
             in_file = 0

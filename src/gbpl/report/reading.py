@@ -21,7 +21,7 @@ LONGEST_NAME = 60  # letters of a name in a sentence; tables have all of it
 PARTS = (
     "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
     "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "check", "certificate", "settings",
-    "versions", "seconds", "bands",
+    "versions", "seconds", "bands", "warnings",
 )  # fmt: skip
 DATA = (
     "source", "rows", "dropped", "feedback", "outcome", "action", "outcomes", "features", "controls", "propensity",
@@ -86,6 +86,13 @@ class Study:
         """The name in sentences of an action by its label."""
         labels = [str(action.get("label")) for action in self.actions]
         return self.names[labels.index(str(label))] if str(label) in labels else shorten(str(label), LONGEST_NAME)
+
+    @property
+    def warned(self) -> list[str]:
+        """What looks wrong with the data, in sentences."""
+        listed = self.summary.get("warnings")
+        found = [one.get("sentence") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        return [f"{text[:1].upper()}{text[1:]}." for text in found if isinstance(text, str)]
 
     def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
         return interval(self.welfare.get("quantiles"), level)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.certificates.certificate import Certificate
+from gbpl.checks.screen import screened
+from gbpl.checks.suspicion import warn_of
 from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import DEFER, Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
@@ -105,6 +107,7 @@ def learn(
     action: str | None = None,
     outcomes: Sequence[str] | None = None,
     features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
     controls: Sequence[str] = (),
     propensity: str | float | Mapping[Any, float] | None = None,
     cost: Mapping[Any, float] | None = None,
@@ -123,7 +126,9 @@ def learn(
     """Learn from a table who gets which action: types are inferred, categories encoded, missing values filled in.
 
     `frame` is a pandas or polars frame, a pyarrow table or a mapping of columns. Roles of columns are as in
-    `tables.roles.Roles`. `cost` is what each action costs in outcome units, `capacity` the largest share of people who
+    `tables.roles.Roles`: features may be patterns ("age*", "!visit*"), and `exclude` leaves columns out. Columns that
+    look as if measured after the action, wrong propensities and other faults are warned of before anything is fitted
+    (docs/check.md). `cost` is what each action costs in outcome units, `capacity` the largest share of people who
     can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
     a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a
     certificate. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
@@ -140,20 +145,24 @@ def learn(
     """
     started = time.perf_counter()
     roles = Roles(
-        outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls, propensity=propensity,
-        weight=weight, group=group,
+        outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
+        propensity=propensity, weight=weight, group=group,
     )  # fmt: skip
     policy, smallest = checked_estimator(estimator, seed), check_smallest_group(smallest_group)
+    roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
-    encoder, notes = Encoder.fit(frame, roles.features, exclude=roles.used())
+    encoder, notes = Encoder.fit(frame, roles.features, exclude=[*roles.used(), *roles.exclude])
     data = read_table(frame, roles, encoder, what=source)
     terms = Terms.of(data, cost, capacity, default, defer, outcome_range)
     check_folds(data, roles, max(policy.committee or 2, policy.nuisance_folds if data.logged else 2))
     notes = [*notes, *data.notes]
     certificate: Certificate | None = None
+    cut = policy.cuts and terms.outcome_range is None  # what can occur is known, and a certificate is of it
+    feedback, suspicions = screened(data.feedback, cut=cut, rows=np.flatnonzero(data.kept))
+    warn_of(suspicions)
     with collected(notes):
-        policy.set_params(actions=data.labels).fit(data.feedback.less(terms.cost or None))
+        policy.set_params(actions=data.labels).fit_feedback(feedback.less(terms.cost or None))
         if terms.outcome_range is not None:
             certificate = policy.certificate(outcome_range=terms.outcome_range)
     frozen = policy.frozen()
@@ -164,8 +173,7 @@ def learn(
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, source=source, notes=notes,
         certificate=certificate, seconds=time.perf_counter() - started, smallest_group=smallest,
     )  # fmt: skip
-    summary = summarize(parts) | {"check": None}
+    summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
     if check:
-        names = [part.name for part in encoder.parts for _ in part.names]
-        summary["check"] = policy.check(names=names, seed=seed, progress=policy.progress).to_dict()
+        summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()
     return Study(policy, frozen.with_study(rule=rule, encoder=encoder, summary=summary), decisions, summary)

@@ -82,6 +82,11 @@ class Encoder:
         return names
 
     @property
+    def raw_names(self) -> list[str]:
+        """The column that each feature comes from."""
+        return [part.name for part in self.parts for _ in part.names]
+
+    @property
     def kinds(self) -> list[str]:
         """What each feature is: number (booleans too), category (a level), or missing (a mark of missing numbers)."""
         return [kind for part in self.parts for kind in part.kinds]

@@ -32,9 +32,9 @@ class Value:
     sqrt(sum_g (sum_{i in g} w_i (influence_i - estimate))^2 G / (G - 1)) / sum w over groups g, which are the rows
     where none are given. A cross-fitted value has a `dependence` too, from folds that decide each other
     (`value.dependence`), whose squares, summed over groups likewise, are added to the variance, an `inflation` of the
-    variance of the rows, and an `allowance`, a standard deviation, for what is in the estimate by extrapolation.
-    Subtracting two values of the same rows gives
-    the difference with its own error:
+    variance of the rows, and an `allowance`, a standard deviation, for what is in the estimate by extrapolation. Where
+    events are rare, `unseen` is what those of each action that did not happen would add (`value.rare`). Subtracting two
+    values of the same rows gives the difference with its own error:
 
     >>> rows = np.array([1.0, 3.0])
     >>> (Value(rows, "dr") - Value(rows - 1, "dr")).se
@@ -49,6 +49,7 @@ class Value:
     dependence: Float[np.ndarray, "row direction"] | None = None
     allowance: float = 0.0
     inflation: float = 0.0
+    unseen: Float[np.ndarray, " action"] | None = None
 
     @property
     def estimate(self) -> float:
@@ -107,7 +108,7 @@ class Value:
         return Value(
             self.influence - other.influence, name, self.weights, self.groups, "difference",
             np.hstack(both) if both else None, float(np.hypot(self.allowance, other.allowance)),
-            max(self.inflation, other.inflation),
+            max(self.inflation, other.inflation), _less(self.unseen, other.unseen),
         )  # fmt: skip
 
     def to_dict(self, level: float = 0.95) -> dict[str, Any]:
@@ -128,6 +129,11 @@ class Value:
     __repr__ = __str__
 
 
+def _less(mine: Any, yours: Any) -> Any:
+    """Difference of what unseen events add; None stands for nothing."""
+    return mine if yours is None else -yours if mine is None else mine - yours
+
+
 def value_covariance(values: Sequence[Value]) -> Float[np.ndarray, "value value"]:
     """Covariance of values of the same rows, by which any contrast of them has its variance; NaN for a single group.
 
@@ -146,7 +152,12 @@ def value_covariance(values: Sequence[Value]) -> Float[np.ndarray, "value value"
             raise ValueError("values of policies that were learned in different ways have no common covariance")
         covariance[np.ix_(learned, learned)] += np.stack(parts) @ np.stack(parts).T
     allowance = np.array([value.allowance for value in values])
-    return covariance * (count / (count - 1)) + np.outer(allowance, allowance)
+    covariance = covariance * (count / (count - 1)) + np.outer(allowance, allowance)
+    rare = [number for number, value in enumerate(values) if value.unseen is not None]
+    if rare:
+        more = np.stack([np.asarray(values[number].unseen) for number in rare])
+        covariance[np.ix_(rare, rare)] += more @ more.T
+    return covariance
 
 
 def check_estimator_name(estimator: str) -> None:

@@ -18,13 +18,22 @@ from gbpl.runtime.warn import warn
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["ClipWelfare", "OverlapReport", "OverlapWarning", "clipping", "overlap_report", "warn_if_weak"]
+__all__ = [
+    "LEAST_EVENTS",
+    "ClipWelfare",
+    "OverlapReport",
+    "OverlapWarning",
+    "clipping",
+    "overlap_report",
+    "warn_if_weak",
+]
 
 MOST_CLIPPED = 0.05  # above it, the bias of clipping no longer comes from a few odd rows
 LEAST_EFFECTIVE_SHARE = 0.5  # below it, uneven weights within actions have cost more than half of the rows
 MOST_OUTSIDE = 0.05  # above it, a group of some size has an action that nobody like them took
 MOST_ROWS_OUTSIDE = 20  # in a small log as many may be outside by chance
 LEAST_PER_ACTION = 30.0  # below it, a normal interval for the mean of one action is doubtful
+LEAST_EVENTS = 10  # below it, the rate of a rare event is known to half of itself at best
 ROUNDING = 1e-6  # of a propensity: 1 - 0.9 is below 0.1, and float32's 0.01 below 0.01, yet neither is small
 BINS = 50
 FIRST_EDGE = 1e-4  # smaller propensities need no bins of their own: no clip in use is as small
@@ -62,6 +71,7 @@ class OverlapReport:
     randomized log is not called weak for uneven shares or many actions. `histogram` counts rows by the propensity of
     each action, those that did not take it and those that did; with more than two actions the bins are even on a log
     scale, and the first holds everything smaller. Shares, quantiles and counts are of rows, whatever their weight.
+    `events` counts the outcomes of each action that are not the usual one, where they are rare (`value.rare`).
     """
 
     actions: np.ndarray
@@ -79,6 +89,7 @@ class OverlapReport:
     histogram_edges: Float[np.ndarray, " edge"] = field(repr=False)
     histogram: Int[np.ndarray, "action 2 bin"] = field(repr=False)
     welfare_by_clip: tuple[ClipWelfare, ...] = ()
+    events: Int[np.ndarray, " action"] | None = None
 
     @property
     def weak(self) -> bool:
@@ -113,6 +124,12 @@ class OverlapReport:
             reasons.append(
                 f"{len(few)} of the {len(self.actions)} actions have an effective size below {LEAST_PER_ACTION:g}: "
                 + ", ".join(named + more)
+            )
+        if self.events is not None and self.events.min() < LEAST_EVENTS:
+            few_events, none = int(np.sum(self.events < LEAST_EVENTS)), int(np.sum(self.events == 0))
+            reasons.append(
+                f"{few_events} of the {len(self.actions)} actions have fewer than {LEAST_EVENTS} rare events, of "
+                f"{int(self.events.sum())} in all" + (f", and {none} have none" if none else "")
             )
         return reasons
 

@@ -1,0 +1,62 @@
+"""Columns that are the outcome or the action under another name: refused before anything is learned from them.
+
+A column is a copy if it tells rows apart exactly as the outcome (or the action) does: in the same order or the opposite
+one, whatever the unit, or, where there are few different values, by any recoding. That a column does so by chance has
+a probability of one over the number of ways to deal the values to the rows, n! / prod_v n_v!.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import gammaln
+
+from gbpl.checks.columns import by_column, codes_of, listed, seen_by_models
+from gbpl.feedback.full import FullFeedback
+from gbpl.feedback.logged import LoggedFeedback
+from gbpl.tables.frames import TableError
+
+if TYPE_CHECKING:
+    from jaxtyping import Int
+
+__all__ = ["copies", "refuse_copies"]
+
+SURE = np.log(1e9)  # of the ways to deal the values to the rows
+
+
+def copies(column: Int[np.ndarray, " row"], other: Int[np.ndarray, " row"]) -> bool:
+    """Whether two columns of codes tell rows apart in the same way, and that is no chance."""
+    top, counts = int(column.max(initial=0)), np.bincount(column)
+    if top == 0 or top != int(other.max(initial=0)):
+        return False
+    if gammaln(len(column) + 1.0) - gammaln(counts + 1.0).sum() < SURE:
+        return False
+    if np.array_equal(column, other) or np.array_equal(column, top - other):
+        return True
+    few = 2 * (top + 1) <= len(column)  # of values that hardly repeat, every column is a recoding of every other
+    return few and len(np.unique(column * (top + 1) + other)) == top + 1
+
+
+def refuse_copies(feedback: LoggedFeedback | FullFeedback) -> None:
+    """Refuse features and controls that are copies of the outcome, that of an action, or the action taken."""
+    x, columns = seen_by_models(feedback), by_column(feedback)
+    outcomes = feedback.outcome[:, None] if isinstance(feedback, LoggedFeedback) else feedback.outcomes
+    targets = [(np.unique(y, return_inverse=True)[1], "the outcome") for y in outcomes.T]
+    if isinstance(feedback, LoggedFeedback):
+        targets.append((np.unique(feedback.action, return_inverse=True)[1], "the action taken"))
+    found: dict[str, list[str]] = {}
+    for name, places in columns.items():
+        codes = codes_of(x, places)
+        what = next((what for target, what in targets if copies(codes, target)), None)
+        if what is not None:
+            found.setdefault(what, []).append(name)
+    for what, names in found.items():
+        several = len(names) > 1
+        if several and len(names) == len(columns):  # a few rows that are repeated: any two columns are recodings
+            continue
+        raise TableError(
+            f"{listed(names)} {'are copies' if several else 'is a copy'} of {what} (the same in every row, in other "
+            f"units or under other names), which is known only afterwards: leave {'them' if several else 'it'} out of "
+            "the features"
+        )
