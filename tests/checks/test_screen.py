@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +14,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.linear_model import LinearRegression
+from support.cli import quick_learn, run, write
 from support.data import data_file
 from support.defects import CLEAN, DEFECTS
 
 import gbpl
-from gbpl import GBPL, GBPLNet, LoggedFeedback, TableError
+from gbpl import GBPL, CrossFit, FullFeedback, GBPLNet, LoggedFeedback, TableError
 from gbpl.checks.copies import copies
 from gbpl.checks.screen import screen, screened
 from gbpl.checks.suspicion import SuspectDataWarning
 from gbpl.feedback.read import read_table
 from gbpl.feedback.tails import cut_where
+from gbpl.nuisance.off_policy import overlap_of, policy_value
 from gbpl.tables.roles import Roles
+from gbpl.value.estimate import value_covariance
 
 
 class Reached(Exception):
@@ -35,6 +40,7 @@ def no_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         raise Reached
 
     monkeypatch.setattr(GBPLNet, "fit_feedback", reached)
+    monkeypatch.setattr(GBPLNet, "_fit_in_passes", reached)
 
 
 def said_before_the_fit(frame: Any, roles: dict[str, Any]) -> list[str]:
@@ -90,6 +96,13 @@ def test_copies_are_refused_in_python(column: str, what: str) -> None:
     data = {"y": x[:, 0] * action + rng.normal(size=300), "action": action}
     with pytest.raises(TableError, match=f"'column 2' is a copy of {what} .*: leave it out of the features"):
         GBPL().fit(np.column_stack([x, data[column]]), **data, propensity=0.5)
+
+
+def test_an_outcome_of_full_feedback_may_be_known_before() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    (found,) = screen(FullFeedback.of(x, np.column_stack([x[:, 0], rng.normal(size=300)])))
+    assert "'column 0' is a copy of the outcome" in found.sentence
 
 
 def test_hillstrom_names_visit_and_conversion() -> None:
@@ -180,3 +193,103 @@ def test_outliers_and_certificates_do_not_mix() -> None:
         policy.certificate(outcome_range=(0, 1e6))
     with pytest.raises(ValueError, match="outliers must be 'cut' or 'keep', got 'drop'"):
         GBPLNet(outliers="drop").fit(x, y, action=action, propensity=0.5)
+
+
+# -- where users read it ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def leaky(tmp_path: Path) -> list[object]:
+    """`gbpl fit` of a trial with a column that was counted after the action."""
+    frame, _ = DEFECTS["a column measured after the action"][0](0)
+    data = write(tmp_path / "trial.csv", {name: frame[name].to_list()[:300] for name in frame})
+    return ["fit", data, "--outcome", "y", "--action", "arm", "--propensity", 0.5, "--out", tmp_path / "out"]
+
+
+def test_the_command_line_warns_before_it_fits_and_the_report_is_red(
+    leaky: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gbpl.study.study.learn", quick_learn)
+    done = run(capsys, *leaky)
+    assert done.code == 0
+    assert re.search(r"^warning: 'calls' depends on the action, given the propensities", done.words)
+    assert "Look at the data first: 'calls' depends" in " ".join(done.out.split())
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    alarm = page[page.index('<section class="alarm"') : page.index('<section id="decision"')]
+    assert "&#39;calls&#39; depends on the action" in alarm
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+    assert [one["columns"] for one in summary["warnings"]] == [["calls"]]
+
+
+@pytest.mark.usefixtures("no_fit")
+def test_columns_are_left_out_by_name_or_pattern(leaky: list[object], capsys: pytest.CaptureFixture[str]) -> None:
+    """The first line on standard error is the warning, as JSON where that is wanted; the last says where it ended."""
+    first, last = run(capsys, *leaky, "--json").err.splitlines()
+    assert json.loads(first)["warning"].startswith("'calls' depends on the action")
+    assert "Reached" in json.loads(last)["error"]
+    for words in (
+        ["--exclude", "calls"],
+        ["--exclude", "cal*"],
+        ["--features", "!calls"],
+        ["--features", "a*", "score"],
+    ):
+        (line,) = run(capsys, *leaky, "--json", *words).err.splitlines()
+        assert "Reached" in json.loads(line)["error"]
+    done = run(capsys, *leaky, "--exclude", "call")
+    assert "trial.csv has no column 'call'; did you mean 'calls'?" in done.words
+    done = run(capsys, *leaky, "--exclude", "arm")
+    assert "column 'arm' has a role and is to be left out" in done.words
+
+
+@pytest.mark.usefixtures("no_fit")
+def test_files_are_looked_at_too(tmp_path: Path) -> None:
+    """`fit_parquet` used to learn from a copy of the outcome."""
+    frame, roles = DEFECTS["the outcome in other units"][0](0)
+    path = write(tmp_path / "trial.parquet", {name: frame[name].to_list() for name in frame})
+    with pytest.raises(TableError, match="'cents' is a copy of the outcome"):
+        GBPLNet().fit_parquet(path, **roles)
+    frame, roles = DEFECTS["0.1 for a propensity of 0.5"][0](0)
+    path = write(tmp_path / "trial.parquet", {name: frame[name].to_list() for name in frame})
+    with pytest.warns(SuspectDataWarning, match="'mail' was taken in"), pytest.raises(Reached):
+        GBPLNet().fit_parquet(path, **roles, exclude=["score"])
+
+
+# -- rare events ------------------------------------------------------------------------------------------------------
+
+
+def test_an_action_without_an_event_is_not_known_to_be_worth_nothing() -> None:
+    """Of 0 events in n rows the 95 % bound is 3 / n; it used to be 'worth 0.0000', beaten with 98.3 %."""
+    n = 3000
+    action = np.arange(n) % 3
+    outcome = np.zeros(n)
+    outcome[np.flatnonzero(action == 1)[:12]] = 1.0
+    outcome[np.flatnonzero(action == 2)[:5]] = 1.0
+    log = LoggedFeedback.of(np.random.default_rng(0).normal(size=(n, 1)), outcome, action, propensity=1 / 3)
+    values = [policy_value(label, log, estimator="ipw") for label in (0, 1, 2)]
+    rows = n / 3
+    assert values[0].estimate == 0.0
+    assert values[0].se == pytest.approx(np.sqrt(3.0) / rows)
+    assert values[0].interval(0.9)[1] == pytest.approx(1.645 * np.sqrt(3.0) / rows, rel=1e-3)  # 2.8 / n for 3 / n
+    assert values[2].se == pytest.approx(np.sqrt(8.0) / rows, rel=0.01)  # 5 events, and 3 more
+    gain = values[1] - values[0]
+    assert gain.se == pytest.approx(np.hypot(values[0].se, values[1].se), rel=1e-6)
+    assert (values[1] - values[1]).se == 0.0
+    together = value_covariance([*values, gain])
+    assert together[3, 3] == pytest.approx(together[0, 0] + together[1, 1] - 2 * together[0, 1])
+    many = LoggedFeedback.of(log.x, (np.arange(n) % 20 == 4).astype(float), action, propensity=1 / 3)
+    assert policy_value(1, many, estimator="ipw").unseen is None  # 50 events of each action are enough
+
+
+def test_the_open_bandit_log_has_too_few_clicks() -> None:
+    """'No sign of weakness', it used to say, of 46 clicks over 34 items."""
+    frame = pd.read_csv(data_file("obd_random_men.csv"))
+    log = LoggedFeedback.of(
+        np.zeros((len(frame), 1)), frame["click"], frame["item_id"], propensity=frame["propensity_score"]
+    )
+    found = {one.kind: one.sentence for one in screen(log)}
+    assert (
+        "only 46 of 10,000 outcomes are other than 0, and 34 of the 34 actions have fewer than 10"
+        in found["few events"]
+    )
+    report = overlap_of(CrossFit().run(log, "ipw"), np.zeros((len(log), 34)), None)
+    assert "34 of the 34 actions have fewer than 10 rare events, of 46 in all, and 9 have none" in report.reasons()

@@ -584,9 +584,11 @@ def test_files_are_replaced_together(tmp_path: Path) -> None:
 
 
 def test_check_tells_what_would_break_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    data, page = write(tmp_path / "leak.csv", {**TRIAL, "paid": 2.0 * TRIAL["earnings"]}), tmp_path / "page.html"
+    paid = 2.0 * TRIAL["earnings"] + 0.01 * (np.arange(len(TRIAL["earnings"])) % 7)
+    data, page = write(tmp_path / "leak.csv", {**TRIAL, "paid": paid}), tmp_path / "page.html"
     bad = run(capsys, "check", data, *ROLES, "--report", page)
     assert bad.code == 3
+    assert "warning: 'paid' depends on the action, given the propensities" in bad.words
     assert "'paid' copies the outcome" in " ".join(bad.out.split())
     assert "What would break it?" in page.read_text(encoding="utf-8")
     wrong = run(capsys, "check", data, *ROLES, "--report", tmp_path / "page.txt")

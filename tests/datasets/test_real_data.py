@@ -236,11 +236,12 @@ def test_open_bandit_uniform_policy_from_the_other_log(
 
 def test_open_bandit_fit(uniform: pd.DataFrame) -> None:
     rows = uniform.sample(3000, random_state=0)
-    fitted = small_logged_net(zeta=0.3, outcome_model=WithAction(LinearRegression())).fit(bandit_log(rows))
+    with pytest.warns(UserWarning, match="few events: only 12 of 3,000 outcomes|of 12 in all, and 23 have none"):
+        fitted = small_logged_net(zeta=0.3, outcome_model=WithAction(LinearRegression())).fit(bandit_log(rows))
     assert len(fitted.overlap_.actions) == len(fitted.overlap_.counts) == 34
     assert fitted.overlap_.counts.sum() == 3000
     assert fitted.overlap_.smallest_propensity.min() == pytest.approx(1 / 34)
-    assert not fitted.overlap_.weak
+    assert len(fitted.overlap_.reasons()) == 1
     assert fitted.pseudo_outcomes_.shape == (3000, 34)
     value = fitted.cross_fitted_value(estimator="snipw", rule="randomized")
     assert abs(value.estimate - rows["click"].mean()) < 5 * value.se

@@ -31,6 +31,7 @@ def rows(seed: int, n: int = N) -> pd.DataFrame:
     return made
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:'b' is a copy of the outcome")  # y0, without noise
 FEATURES = ["a", "b", "c", "sex"]
 ROLES = {"outcome": "y", "action": "arm", "propensity": 0.5, "features": FEATURES}
 COST = {1: 0.3}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["after_the_action", "suspect_columns"]
 
 FEW_EVENTS = 20  # outcomes other than the usual one, below which "only where" may be chance
+LIKELY = 0.05  # p-value that is enough for a column without which there is no event
 LEAST_OTHERS, MANY_OTHERS = 2, 10  # columns that do not depend on the action, per column that does
 
 
@@ -38,16 +39,14 @@ def after_the_action(log: LoggedFeedback) -> list[str]:
         test = quick_balance(log, np.asarray(log.propensity))[1]
     else:
         test = bounded_sums(log, shares_of(log)[0], ranks_of(x))
-    sure = (test.p_values() <= SURE) & (np.abs(test.z) > SMALL * np.sqrt(len(log)))
-    far = {name: places for name, places in columns.items() if sure[:, places].any()}
-    if known or not far:
-        return list(far)
-    others = len(columns) - len(far)
-    if others >= MANY_OTHERS * len(far):
-        return list(far)
-    if others < LEAST_OTHERS * len(far):
-        return []
-    return [name for name, places in far.items() if any(_usual_where_usual(x[:, j], log.outcome) for j in places)]
+    chance, matters = test.p_values(), np.abs(test.z) > SMALL * np.sqrt(len(log))
+    far = [name for name, places in columns.items() if np.any((chance <= SURE) & matters, axis=0)[places].any()]
+    only = [name for name, places in columns.items() if any(_usual_where_usual(x[:, j], log.outcome) for j in places)]
+    likely = [name for name in only if (chance[:, columns[name]] <= LIKELY).any()]
+    others = len(columns) - len({*far, *likely})
+    if known or others >= MANY_OTHERS * len(far):
+        return [name for name in columns if name in far or name in likely]
+    return likely if others >= LEAST_OTHERS * len({*far, *likely}) else []
 
 
 def _usual_where_usual(column: Float[np.ndarray, " row"], outcome: Float[np.ndarray, " row"]) -> bool:

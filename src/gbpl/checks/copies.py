@@ -13,8 +13,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from gbpl.checks.columns import by_column, codes_of, listed, seen_by_models
-from gbpl.feedback.full import FullFeedback
+from gbpl.checks.suspicion import Suspicion
 from gbpl.feedback.logged import LoggedFeedback
+from gbpl.feedback.read import Feedback
 from gbpl.tables.frames import TableError
 
 if TYPE_CHECKING:
@@ -38,25 +39,32 @@ def copies(column: Int[np.ndarray, " row"], other: Int[np.ndarray, " row"]) -> b
     return few and len(np.unique(column * (top + 1) + other)) == top + 1
 
 
-def refuse_copies(feedback: LoggedFeedback | FullFeedback) -> None:
-    """Refuse features and controls that are copies of the outcome, that of an action, or the action taken."""
-    x, columns = seen_by_models(feedback), by_column(feedback)
+def refuse_copies(feedback: Feedback) -> list[Suspicion]:
+    """Refuse columns of a log that are copies of its outcome or action.
+
+    Where the outcomes of every action are known, that of one may be known beforehand too: a copy is only suspicious.
+    """
+    logged = isinstance(feedback, LoggedFeedback)
     outcomes = feedback.outcome[:, None] if isinstance(feedback, LoggedFeedback) else feedback.outcomes
     targets = [(np.unique(y, return_inverse=True)[1], "the outcome") for y in outcomes.T]
     if isinstance(feedback, LoggedFeedback):
         targets.append((np.unique(feedback.action, return_inverse=True)[1], "the action taken"))
+    x, columns = seen_by_models(feedback), by_column(feedback)
     found: dict[str, list[str]] = {}
     for name, places in columns.items():
         codes = codes_of(x, places)
         what = next((what for target, what in targets if copies(codes, target)), None)
         if what is not None:
             found.setdefault(what, []).append(name)
+    suspicions = []
     for what, names in found.items():
         several = len(names) > 1
         if several and len(names) == len(columns):  # a few rows that are repeated: any two columns are recodings
             continue
-        raise TableError(
-            f"{listed(names)} {'are copies' if several else 'is a copy'} of {what} (the same in every row, in other "
-            f"units or under other names), which is known only afterwards: leave {'them' if several else 'it'} out of "
-            "the features"
-        )
+        are, them = ("are copies", "them") if several else ("is a copy", "it")
+        said = f"{listed(names)} {are} of {what} (the same in every row, in other units or under other names)"
+        if logged:
+            raise TableError(f"{said}, which is known only afterwards: leave {them} out of the features")
+        sentence = f"{said}: unless it is known before the decision, leave {them} out of the features"
+        suspicions.append(Suspicion("copied outcome", sentence, tuple(names)))
+    return suspicions

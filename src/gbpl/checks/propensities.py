@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["SMALL", "SURE", "meant_instead", "shares_of", "some_rows", "what_is_off", "wrong_propensities"]
 
 QUICK_DRAWS = 499
-FITS = 0.05  # p-value from which other propensities are said to fit
+FITS = 0.01  # p-value from which other propensities are said to fit
 MOST_PERMUTED = 4  # actions whose labels are tried in every order
 SURE = 1e-3  # p-value (a bound, with Bonferroni) of a warning before a fit: a clean table hardly ever raises one
 MOST_ROWS, MOST_REDRAWN = 100_000, 10_000  # looked at; more would only take longer

@@ -36,8 +36,7 @@ def screened(feedback: Feedback, *, cut: bool = True, rows: Any = None) -> tuple
 
 def screen(feedback: Feedback) -> list[Suspicion]:
     """Refuse copies of the outcome and the action; all else that is suspicious but for stray outcomes."""
-    refuse_copies(feedback)
-    found: list[Suspicion] = []
+    found = refuse_copies(feedback)
     if isinstance(feedback, LoggedFeedback):
         sentence = wrong_propensities(feedback)
         if sentence is not None:

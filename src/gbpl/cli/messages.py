@@ -41,6 +41,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
     return {
         "format": summary["format"],
         "data": summary["data"],
+        "warnings": summary["warnings"],
         "actions": summary["actions"],
         "default": summary["actions"][summary["default"]]["label"],
         "welfare": {
