@@ -69,6 +69,7 @@ from .trees.boosting import BoostedScore as BoostedScore
 from .trees.forest import ForestFeatures as ForestFeatures
 
 # Errors and warnings
+from .checks.suspicion import SuspectDataWarning as SuspectDataWarning
 from .fitting.stack import NonFiniteLossError as NonFiniteLossError
 from .nuisance.cross_fit import EstimatedPropensityWarning as EstimatedPropensityWarning
 from .posterior.problem import PosteriorError as PosteriorError

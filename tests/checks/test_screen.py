@@ -153,6 +153,9 @@ def test_a_stray_outcome_is_cut_to_where_the_others_end() -> None:
     assert feedback.outcome[-1] == np.median(log.outcome) + limit
     assert found.rows == (500,)
     assert feedback.cut == 1
+    assert "row 500 is 1e+06, and all others are from" in found.sentence
+    assert "row 500 is far from all others" in found.to_dict()["sentence"]
+    assert "1e+06" not in str(found.to_dict())  # what one person has is in no file
     kept, (told,) = screened(log, cut=False)
     assert kept is log
     assert "Correct the data" in told.sentence

@@ -171,7 +171,7 @@ def _one_label_twice(seed: int) -> Table:
 
 DEFECTS: dict[str, tuple[Callable[[int], Table], str]] = {
     "a column measured after the action": (_after, r"'calls' depends on the action, given the propensities"),
-    "visits and sales, no propensities": (_visits, r"'visit', 'conversion' depend on the action"),
+    "visits and sales, no propensities": (_visits, r"'visit'(, 'conversion')? depends? on the action"),
     "the outcome in other units": (_other_units, r"'cents' is a copy of the outcome"),
     "the outcome with noise": (_noisy_copy, r"'paid' predicts the outcome far better"),
     "the action under other names": (_copied_action, r"'letter' is a copy of the action taken"),
@@ -183,7 +183,7 @@ DEFECTS: dict[str, tuple[Callable[[int], Table], str]] = {
     "a propensity of zero": (_impossible, r"'p' is 0 in row 17 \(2 such row\(s\)\)"),
     "actions out of line with the rows": (_out_of_line, r"the column of actions may be out of line"),
     "one outcome of 1e6": (_stray, r"outcome of row 617 is 1e\+06, and all others are from"),
-    "three outcomes in cents": (_wrong_units, r"outcome of rows (3|400|800), (3|400|800), (3|400|800) is"),
+    "three outcomes in cents": (_wrong_units, r"outcomes of rows (3|400|800), (3|400|800), (3|400|800) are up to"),
     "Cauchy noise": (_cauchy, r"extreme tails on both sides"),
     "an id as the action": (_id_as_action, r"'customer' has 1,000 different values in 1,000 rows"),
     "rare events": (_rare, r"few events: only \d+ of 5,000 outcomes are other than 0"),

@@ -33,25 +33,31 @@ def stray_outcomes(outcomes: Float[np.ndarray, "..."], found: Cut, cut: bool, ro
     size = np.abs(outcomes - np.median(outcomes, axis=0)).reshape(len(outcomes), -1).max(axis=1)
     away = away[np.argsort(-size[away], kind="stable")]
     numbers = [int(row if rows is None else rows[row]) for row in away]
-    far = f"{outcomes[found.cells].ravel()[np.argmax(np.abs(outcomes[found.cells]))]:.4g}"
+    one = len(numbers) == 1
     named = ", ".join(map(str, numbers[:NAMED_ROWS])) + (", ..." if len(numbers) > NAMED_ROWS else "")
-    low, high = outcomes[~found.cells].min(), outcomes[~found.cells].max()
-    what = f"row{'s' if len(numbers) > 1 else ''} {named}"
+    far = f"{outcomes[found.cells].ravel()[np.argmax(np.abs(outcomes[found.cells]))]:.4g}"
+    rest = f"{outcomes[~found.cells].min():.4g} to {outcomes[~found.cells].max():.4g}"
     if found.stray:
-        sentence = f"the outcome of {what} is {far}, and all others are from {low:.4g} to {high:.4g}: "
-        sentence += "it would decide alone. " if len(numbers) == 1 else "these would decide alone. "
+        which = f"the outcome of row {named} is" if one else f"the outcomes of rows {named} are"
+        told = f"{which} {far if one else f'up to {far}'}, and all others are from {rest}"
+        kept = f"{which} far from all others"
+        alone = f"{'it' if one else 'they'} would decide alone"
     else:
-        sentence = (
-            f"the outcomes have extreme tails on both sides, up to {far}: {len(numbers):,} of {len(outcomes):,} rows "
-            f"are outside {low:.4g} to {high:.4g} ({what}), and a few would decide alone. "
-        )
+        which = f"{len(numbers):,} of {len(outcomes):,} rows"
+        kept = "the outcomes have extreme tails on both sides"
+        told = f"{kept}, up to {far}; {which} are outside {rest} (rows {named})"
+        alone = "a few of them would decide alone"
+    remedy = "Correct the data, or leave these rows out"
     if cut:
-        it = "it was" if len(numbers) == 1 else "they were"
-        sentence += f"So {it} cut to that range, for learning and for values: correct the data, or give outliers='keep'"
-        sentence += " (--keep-outliers on the command line)"
-    else:
-        sentence += "Correct the data, or leave these rows out"
-    return Suspicion("stray outcomes", sentence, (), tuple(numbers[:MOST_ROWS_LISTED]))
+        remedy = (
+            f"So {'it was' if one else 'they were'} cut to where the others end, for learning and for values: correct "
+            "the data, or give outliers='keep' (--keep-outliers on the command line)"
+        )
+    # A policy file and a report must not hold what a single person earned.
+    return Suspicion(
+        "stray outcomes", f"{told}: {alone}. {remedy}", (), tuple(numbers[:MOST_ROWS_LISTED]),
+        f"{kept}: {alone}. {remedy}",
+    )  # fmt: skip
 
 
 def repeated_rows(feedback: Feedback) -> list[Suspicion]:

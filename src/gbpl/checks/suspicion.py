@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from gbpl.runtime.warn import warn
@@ -17,16 +17,21 @@ class SuspectDataWarning(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What is suspicious: its `kind` in a few words, a `sentence` that says what to do, and the columns and rows."""
+    """What is suspicious: its `kind` in a few words, a `sentence` that says what to do, and the columns and rows.
+
+    `kept` is the sentence for files, where that for the user has values of single rows.
+    """
 
     kind: str
     sentence: str
     columns: tuple[str, ...] = ()
     rows: tuple[int, ...] = ()
+    kept: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain types, for JSON."""
-        return asdict(self)
+        """Plain types, for the summary of a study, without values of single rows."""
+        sentence = self.sentence if self.kept is None else self.kept
+        return {"kind": self.kind, "sentence": sentence, "columns": list(self.columns), "rows": list(self.rows)}
 
 
 def warn_of(suspicions: Iterable[Suspicion]) -> None:
