@@ -63,7 +63,7 @@ def check(
         Path | None,
         typer.Option("--report", metavar="FILE", help="HTML page to write the report to.", rich_help_panel=OUTPUT),
     ] = None,
-    models: Models = "network",
+    models: Models = "auto",
     seed: Seed = 0,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,

@@ -124,7 +124,7 @@ def fit(
             rich_help_panel=OUTPUT,
         ),
     ] = Path("gbpl-result"),
-    models: Models = "network",
+    models: Models = "auto",
     confounding: Annotated[
         float,
         typer.Option(

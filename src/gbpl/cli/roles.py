@@ -66,7 +66,7 @@ Models = Annotated[
     str,
     typer.Option(
         metavar="NAME",
-        help="network, or auto: networks and forests, weighted by how well each does.",
+        help="auto: networks and forests, weighted by how well each does; or network: the paper's networks alone.",
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -101,7 +101,7 @@ def check_models(models: str) -> None:
 
 def estimator_of(models: str, seed: int, confounding: float = 1.0) -> dict[str, Any]:
     """The estimator of `learn` for a choice of models, as an argument; none for its own."""
-    if models == "network" and confounding == 1.0:
+    if models == "auto" and confounding == 1.0:
         return {}
     from gbpl.estimators.gbpl import GBPL
     from gbpl.estimators.gbplnet import GBPLNet

@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gbpl.feedback.checks import check_features
+from gbpl.feedback.content import content_order
 from gbpl.feedback.full import FullFeedback
-from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import Feedback, read_feedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.members import fold_rows
@@ -110,16 +110,16 @@ class Policy(BaseEstimator, metaclass=ABCMeta):
                 raise ValueError(f"too few rows: n_samples={n} leaves none to train on")
             if feedback.groups is not None:
                 parts = max(2, round(1.0 / self.validation_fraction))
-                return fold_rows(n, parts, seed=seed, groups=feedback.groups)[:1]
-            order = np.random.default_rng(seed).permutation(n)
-            return [np.sort(order[:held]).astype(np.int32)]
+                return fold_rows(n, parts, seed=seed, groups=feedback.groups, order=content_order(feedback)[0])[:1]
+            order = content_order(feedback)[0][np.random.default_rng(seed).permutation(n)]
+            return [order[:held].astype(np.int32)]
         if n < 2 * self.committee:
             raise ValueError(
                 f"too few rows for the folds: n_samples={n}, and committee={self.committee} needs at least "
                 f"{2 * self.committee}; use a smaller committee, or committee=None"
             )
-        strata = feedback.action if isinstance(feedback, LoggedFeedback) else None
-        return fold_rows(n, self.committee, seed=seed, strata=strata, groups=feedback.groups)
+        order, strata = content_order(feedback)
+        return fold_rows(n, self.committee, seed=seed, strata=strata, groups=feedback.groups, order=order)
 
     def _standardized(self, X: Any) -> Float[np.ndarray, "row feature"]:
         """Features of new rows, checked and standardized as in the fit."""

@@ -41,7 +41,7 @@ __all__ = ["GBPLNet"]
 LARGE = 200_000  # rows beyond which networks learn in passes, and a sample of the rows is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; policies are weighed by the first
 NETWORK, BESIDE = MLP(hidden=(64, 64)), (ForestFeatures(),)  # the models of model="auto"
-STEPS = FitConfig(learning_rate=2e-3, patience=6)  # and their training
+STEPS = FitConfig(learning_rate=2e-3, patience=6, tolerance=2e-3)  # and their training
 
 
 class GBPLNet(FittedPolicy):

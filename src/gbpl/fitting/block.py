@@ -111,7 +111,8 @@ def train_block(
         )
         if stops:
             loss = jax.vmap(validation_loss)(params, slots)
-            improved = (loss < state.best_loss) & ~state.stopped
+            least = config.tolerance * jnp.where(jnp.isfinite(state.best_loss), jnp.abs(state.best_loss), 0.0)
+            improved = (loss < state.best_loss - least) & ~state.stopped
         else:
             loss = train.mean(0)
             improved = ~state.stopped

@@ -17,8 +17,9 @@ class FitConfig:
 
     An epoch is a pass over the training rows, or over `epoch_rows` of them if there are more. `batch_size` is the
     largest number of rows per step; None means 128, and less for small samples. The weights kept are those of the epoch
-    with the lowest validation loss. With `decay_steps` the learning rate falls to zero over that many steps, as half a
-    cosine. Members with a convex objective are solved, and need none of this.
+    with the lowest validation loss; one counts as lower if it is so by more than `tolerance` times its size. With
+    `decay_steps` the learning rate falls to zero over that many steps, as half a cosine. Members with a convex
+    objective are solved, and need none of this.
     """
 
     learning_rate: float = 1e-3
@@ -28,6 +29,7 @@ class FitConfig:
     clip_norm: float = 10.0
     epoch_rows: int = 32_768
     decay_steps: int | None = None
+    tolerance: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("learning_rate", "clip_norm"):
@@ -39,6 +41,8 @@ class FitConfig:
                 continue
             if not (isinstance(value, int | np.integer) and value >= 1):
                 raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+        if not 0.0 <= self.tolerance < 1.0:
+            raise ValueError(f"tolerance must be in [0, 1), got {self.tolerance}; try 0.001")
 
     def batch_shape(self, n_train: int) -> tuple[int, int]:
         """Steps per epoch and rows per step; the rows are divided evenly, so no batch is a small remainder."""

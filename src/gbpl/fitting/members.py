@@ -74,7 +74,7 @@ def across_folds(member: Member, folds: Sequence[Int[np.ndarray, " row"]], *, se
     seeds = np.random.SeedSequence(seed).generate_state(len(folds))
     built = []
     for number, fold in enumerate(folds):
-        train = np.setdiff1d(member.train, fold, assume_unique=True).astype(np.int32)
+        train = member.train[~np.isin(member.train, fold)].astype(np.int32)  # in their order
         built.append(
             replace(
                 member,
@@ -96,11 +96,16 @@ def fold_rows(
     seed: int,
     strata: Int[np.ndarray, " row"] | None = None,
     groups: Int[np.ndarray, " row"] | None = None,
+    order: Int[np.ndarray, " row"] | None = None,
 ) -> list[Int[np.ndarray, " row"]]:
     """Rows 0..n-1 divided at random into `folds` parts of (nearly) equal size, evenly within each stratum.
 
-    Rows of one group stay together; the strata are then as even as the groups allow.
+    Rows of one group stay together; the strata are then as even as the groups allow. With an `order` of the rows, they
+    are dealt as if they came in it, and those of a fold are in it.
     """
+    if order is not None:
+        strata, groups = (None if part is None else part[order] for part in (strata, groups))
+        return [order[part].astype(np.int32) for part in fold_rows(n, folds, seed=seed, strata=strata, groups=groups)]
     if groups is not None:
         count = len(np.unique(groups))
         if count < folds:

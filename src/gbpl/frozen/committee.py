@@ -121,12 +121,15 @@ class Committee:
         scale: Float[np.ndarray, " feature"],
         count: int,
         effects: Effects | None = None,
+        columns: Int[np.ndarray, " kept"] | None = None,
     ) -> None:
         ends = np.cumsum([len(part.weights) for part in parts])[:-1]
         drawn = None if effects is None else effects.draw_weight
         weights = [None] * len(parts) if drawn is None else np.split(drawn, ends, axis=1)
         self.parts = [_ReadyPart(part, squashing, count, own) for part, own in zip(parts, weights, strict=True)]
-        self.mean, self.scale, self.count, self.effects = mean, scale, count, effects
+        self.columns = None if columns is None else np.asarray(columns)
+        self.mean, self.scale = (part if columns is None else part[self.columns] for part in (mean, scale))
+        self.count, self.effects = count, effects
         widest = max([part.widest for part in self.parts] + [0 if effects is None else count * effects.draw_count])
         self.block = max(64, min(BLOCK, 1 << ((1 << 21) // widest).bit_length() - 1))
 
@@ -156,7 +159,7 @@ class Committee:
         return deviation, taken
 
     def _block(self, x: np.ndarray, deviation: np.ndarray, taken: np.ndarray | None) -> None:
-        x = ((x - self.mean) / self.scale).astype(np.float32)
+        x = (((x if self.columns is None else x[:, self.columns]) - self.mean) / self.scale).astype(np.float32)
         effects = self.effects
         of_effects = 0 if effects is None or taken is None else effects.draw_count
         drawn = np.zeros((of_effects, len(x), self.count), np.float32) if of_effects else None

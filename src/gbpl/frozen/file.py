@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "SavedPolicy", "SavedPolicyError", "load"]
 
-FORMAT = 3  # 1 and 2 are written where they are enough, so that older versions read them
+FORMAT = 4  # 1 and 2 are written where they are enough, so that older versions read them
 KIND = "gbpl policy"
 MOST_HEADER = 32 << 20  # bytes of JSON: a summary of 1,000 features has one
 
@@ -115,7 +115,10 @@ def _content(policy: SavedPolicy) -> bytes:
     first = parts[0].form
     common = {"mean": policy.mean, "scale": policy.scale}
     effects = policy.effects
-    if effects is None and len(parts) == 1 and isinstance(first, Networks) and not first.knots:
+    columns = None if policy.columns is None else np.asarray(policy.columns).tolist()
+    if columns == list(range(len(policy.mean))):
+        columns = None
+    if columns is None and effects is None and len(parts) == 1 and isinstance(first, Networks) and not first.knots:
         version, arrays = 1, common | _part_arrays(parts[0])
         settings = {"activation": first.activation, "squashing": policy.squashing, "gain": first.gain}
     else:
@@ -127,6 +130,8 @@ def _content(policy: SavedPolicy) -> bytes:
         version, settings = 3, settings | {"effects": {"slope": effects.slope, "knots": effects.knots}}
         of_effects = {name: getattr(effects, name) for name in EFFECTS}
         arrays |= {f"effects/{name}": array for name, array in of_effects.items() if array is not None}
+    if columns is not None:
+        version, settings = 4, settings | {"columns": columns}
     settings |= {
         "actions": [_plain_label(label) for label in policy.actions_.tolist()],
         "features": None if names is None else [str(name) for name in names],

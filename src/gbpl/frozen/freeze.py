@@ -85,7 +85,7 @@ def freeze(
     effect: Effect | None = None,
 ) -> SavedPolicy:
     """A `SavedPolicy` from the parts of a fitted one; `draws` of the posterior go with it."""
-    squashing, width = _squashing(surrogate), len(standardizer.mean)
+    squashing, width = _squashing(surrogate), standardizer.width
     every, rounded = np.arange(len(weights)), np.asarray(np.asarray(weights, np.float32), np.float64)  # as JAX has them
     forms = [(_form(one, own, width), every[numbers]) for one, own, numbers in by_model(model, params)]
     of_members = posterior is None or posterior.method != COMMITTEE
@@ -106,6 +106,7 @@ def freeze(
         squashing=squashing,
         mean=standardizer.mean,
         scale=standardizer.scale,
+        columns=standardizer.columns,
         actions=actions,
         feature_names=feature_names,
         gain=gain,
@@ -122,7 +123,7 @@ def _effects(effect: Effect, posterior: Any, draws: int, order: list[np.ndarray]
     return replace(
         played,
         knots=posterior.effect.knots,
-        functions=rough_functions(len(posterior.standardizer.mean), drawn["rough"].shape[1]),
+        functions=rough_functions(posterior.standardizer.width, drawn["rough"].shape[1]),
         draw_weight=np.ascontiguousarray(drawn["weight"][:, np.concatenate(order)]),
         draw_coefficient=np.concatenate([drawn["coefficient"], drawn["rough"]], axis=1),
     )

@@ -169,7 +169,10 @@ def _graph(policy: NumpyPolicy) -> _Graph:
     # One row more, left out again at the end: in many versions of onnxruntime, TopK of no rows ends the process.
     rows = graph("Concat", "features", policy.mean[None], axis=0)
     x = graph("Cast", graph("Div", graph("Sub", rows, policy.mean), policy.scale), to=FLOAT)
-    parts = [_deviation(graph, x, part, policy.squashing, len(policy.mean), count) for part in policy.parts]
+    width = len(policy.mean)
+    if policy.columns is not None:
+        x, width = graph("Gather", x, np.asarray(policy.columns, np.int64), axis=1), len(policy.columns)
+    parts = [_deviation(graph, x, part, policy.squashing, width, count) for part in policy.parts]
     deviation, *others = parts
     for other in others:
         deviation = graph("Add", deviation, other)

@@ -18,7 +18,7 @@ from gbpl.squashing import simplex_projection
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
     from gbpl.tables.encoder import Encoder
 
@@ -40,6 +40,7 @@ class NumpyPolicy:
         mean: Float[np.ndarray, " feature"],
         scale: Float[np.ndarray, " feature"],
         actions: np.ndarray,
+        columns: Int[np.ndarray, " kept"] | None = None,
         feature_names: list[str] | None = None,
         gain: GainSlope | None = None,
         effects: Effects | None = None,
@@ -48,13 +49,13 @@ class NumpyPolicy:
         summary: Mapping[str, Any] | None = None,
     ) -> None:
         self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
-        self.effects = effects
+        self.columns, self.effects = columns, effects
         self.draw_count = sum(part.draw_count for part in self.parts) + (0 if effects is None else effects.draw_count)
         self.actions_, self.n_features_in_ = actions, len(mean)
         if feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
         self.gain = gain
-        self._committee = Committee(self.parts, squashing, mean, scale, len(actions), effects)
+        self._committee = Committee(self.parts, squashing, mean, scale, len(actions), effects, columns)
         self.rule = Rule() if rule is None else rule
         self.encoder, self.summary = encoder, summary
 

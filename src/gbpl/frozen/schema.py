@@ -44,7 +44,8 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     """The arguments of `NumpyPolicy`; raises ValueError, or the error of a wrong type, where something is off.
 
     Format 1 has one part, its arrays and settings among the others. Format 2 has a list of them, `parts`, and the
-    arrays of the first are called part0/weights and so on.
+    arrays of the first are called part0/weights and so on. Format 3 has effects; format 4 has the columns that members
+    see, and may have effects.
     """
     actions = settings["actions"]
     _expect(isinstance(actions, list) and len(actions) >= 2, "it has fewer than two actions")
@@ -57,7 +58,9 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     mean, scale, each = _split(settings, arrays, version)
     _expect(scale.shape == mean.shape and bool((scale > 0).all()), "its scale is not one number > 0 per feature")
     squashing = settings["squashing"]
-    parts = [_part(part, own, squashing, len(mean), len(actions)) for part, own in each]
+    columns = _columns(settings.get("columns"), len(mean), version)
+    seen = len(mean) if columns is None else len(columns)
+    parts = [_part(part, own, squashing, seen, len(actions)) for part, own in each]
     names, width = settings["features"], len(mean)
     if names is not None:
         fine = isinstance(names, list) and len(names) == width and all(isinstance(name, str) for name in names)
@@ -66,11 +69,22 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     _expect(encoder is None or len(encoder.names) == width, "its encoder makes another number of features")
     _expect(settings["summary"] is None or isinstance(settings["summary"], dict), "its summary is no table")
     return {
-        "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "actions": _labels(actions),
-        "feature_names": names, "gain": _slope(settings["slope"]), "rule": _rule(settings["rule"], len(actions)),
-        "encoder": encoder, "summary": settings["summary"],
-        "effects": _effects(settings.get("effects"), of_effects, version, width, parts, len(actions)),
+        "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "columns": columns,
+        "actions": _labels(actions), "feature_names": names, "gain": _slope(settings["slope"]),
+        "rule": _rule(settings["rule"], len(actions)), "encoder": encoder, "summary": settings["summary"],
+        "effects": _effects(settings.get("effects"), of_effects, version, seen, parts, len(actions)),
     }  # fmt: skip
+
+
+def _columns(listed: Any, width: int, version: int) -> np.ndarray | None:
+    """The columns that members see, of those that standardized rows have; None for all of them."""
+    _expect((listed is not None) == (version == 4), "it does not have the columns of its format")
+    if listed is None:
+        return None
+    whole = isinstance(listed, list) and all(type(number) is int for number in listed)
+    fine = whole and len(set(listed)) == len(listed) > 0 and min(listed) >= 0 and max(listed) < width
+    _expect(fine, f"its columns are not among the {width} features")
+    return np.array(listed, np.int64)
 
 
 def _check_array(name: str, array: np.ndarray) -> None:
@@ -134,7 +148,7 @@ def _effects(
     settings: Any, arrays: dict[str, np.ndarray], version: int, width: int, parts: list[Part], count: int
 ) -> Effects | None:
     """Expected effects and their draws, which format 3 has."""
-    _expect((settings is not None) == (version >= 3), "it does not have the effects of its format")
+    _expect(version == 4 or (settings is not None) == (version == 3), "it does not have the effects of its format")
     if settings is None:
         _expect(not arrays, f"it holds the arrays {sorted(arrays)}")
         return None

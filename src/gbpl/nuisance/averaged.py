@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.models.splines import spline_curves
+from gbpl.trees.grow import Binned, forest_predictions
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -32,7 +32,7 @@ TREES, LEAF, SHARE = 60, 3, 0.5  # of the forests: trees, rows per leaf, share o
 SEEN, SEEN_ROWS = 0.5, 50_000  # share of the rows that a tree of the outcomes sees, and rows that any sees at most
 KNOTS = 5
 RIDGES = tuple(10.0 ** np.arange(-1.0, 4.5, 0.5))  # pseudo-rows by which the additive model is shrunk
-PROPENSITY_LEAF = 20
+PROPENSITY_LEAF, PROPENSITY_SEEN = 20, 0.632  # as many rows as a bootstrap sample has distinct ones
 ROUNDS = 200
 
 
@@ -67,11 +67,9 @@ def mixture_weights(
     return shares / shares.sum()
 
 
-def _outside(n: int, *folds: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
-    left = np.ones(n, bool)
-    for fold in folds:
-        left[fold] = False
-    return np.flatnonzero(left)
+def _outside(folds: Folds, *left_out: int) -> Int[np.ndarray, " row"]:
+    """Rows of the other folds, in the order in which they were dealt."""
+    return np.concatenate([fold for number, fold in enumerate(folds) if number not in left_out])
 
 
 def _two_out(
@@ -140,32 +138,27 @@ def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
     see them (out of bag); where rows come in groups, forests that leave two folds out predict those instead.
     """
     n, count = len(feedback), len(feedback.actions)
-    x, y = feedback.context, feedback.outcome
+    x = Standardizer.fit(feedback.context, np.arange(n), feedback.weights).apply(feedback.context)
+    binned, target = Binned.of(x), feedback.outcome[:, None]
 
-    def grown(rows: Int[np.ndarray, " row"], action: int, oob: bool) -> tuple[RandomForestRegressor, np.ndarray]:
-        own = rows[feedback.action[rows] == action]
-        forest = RandomForestRegressor(
-            TREES, min_samples_leaf=LEAF, max_features=SHARE, oob_score=oob, n_jobs=-1, random_state=seed,
-            max_samples=min(SEEN, SEEN_ROWS / len(own)),
+    def predicted(rows: Int[np.ndarray, " row"]) -> Float[np.ndarray, "row action"]:
+        by_action = [rows[feedback.action[rows] == action] for action in range(count)]
+        return np.column_stack(
+            [
+                forest_predictions(
+                    binned, target, own, trees=TREES, bag=min(SEEN, SEEN_ROWS / len(own)), min_leaf=LEAF,
+                    max_features=SHARE, seed=seed, weights=feedback.weights,
+                )
+                for own in by_action
+            ]
         )  # fmt: skip
-        weights = None if feedback.weights is None else feedback.weights[own]
-        return forest.fit(x[own], y[own], sample_weight=weights), own
 
     if feedback.groups is not None:
-
-        def predicted(left_out: Sequence[int]) -> Float[np.ndarray, "row action"]:
-            rows = _outside(n, *(folds[number] for number in left_out))
-            return np.column_stack([grown(rows, action, False)[0].predict(x) for action in range(count)])
-
-        return _two_out(n, count, folds, predicted)
-    means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
+        return _two_out(n, count, folds, lambda left_out: predicted(_outside(folds, *left_out)))
+    fold_means = np.stack([predicted(_outside(folds, number)) for number in range(len(folds))])
+    means = np.empty((n, count))
     for number, fold in enumerate(folds):
-        rest = _outside(n, fold)
-        for action in range(count):
-            forest, own = grown(rest, action, True)
-            fold_means[number, :, action] = forest.predict(x)
-            fold_means[number, own, action] = np.ravel(forest.oob_prediction_)
-            means[fold, action] = fold_means[number, fold, action]
+        means[fold] = fold_means[number, fold]
     return means, fold_means
 
 
@@ -175,21 +168,19 @@ def averaged_propensity(
     """Logistic regression and a forest, each row by models of other folds, mixed by likelihood; and their shares."""
     n, count = len(feedback), len(feedback.actions)
     x = Standardizer.fit(feedback.context, np.arange(n)).apply(feedback.context)
-    learners = {
-        "logistic regression": lambda: LogisticRegression(max_iter=1000),
-        "forest": lambda: RandomForestClassifier(
-            TREES, min_samples_leaf=PROPENSITY_LEAF, max_features=SHARE, n_jobs=-1, random_state=seed,
-            max_samples=min(1.0, SEEN_ROWS / n),
-        ),
-    }  # fmt: skip
-    tables = {name: np.zeros((n, count)) for name in learners}
+    binned, taken = Binned.of(x), np.eye(count)[feedback.action]
+    tables = {"logistic regression": np.zeros((n, count)), "forest": np.zeros((n, count))}
     for folds in dealt:
-        for fold in folds:
-            known = _outside(n, fold)
+        for number, fold in enumerate(folds):
+            known = _outside(folds, number)
             weights = None if feedback.weights is None else feedback.weights[known]
-            for name, make in learners.items():
-                fitted = make().fit(x[known], feedback.action[known], sample_weight=weights)
-                tables[name][fold] += fitted.predict_proba(x[fold]) / len(dealt)
+            logistic = LogisticRegression(max_iter=1000).fit(x[known], feedback.action[known], sample_weight=weights)
+            forest = forest_predictions(
+                binned, taken, known, trees=TREES, bag=min(PROPENSITY_SEEN, SEEN_ROWS / n), min_leaf=PROPENSITY_LEAF,
+                max_features=SHARE, seed=seed, weights=feedback.weights,
+            )  # fmt: skip
+            tables["logistic regression"][fold] += logistic.predict_proba(x[fold]) / len(dealt)
+            tables["forest"][fold] += forest[fold] / len(dealt)
     likelihood = np.column_stack([table[np.arange(n), feedback.action] for table in tables.values()])
     shares = mixture_weights(likelihood, feedback.weights)
     mixed = sum(share * table for share, table in zip(shares, tables.values(), strict=True))

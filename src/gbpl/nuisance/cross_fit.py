@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
+from gbpl.feedback.content import content_order
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.pseudo_outcomes import of_logged_action
 from gbpl.feedback.standardize import Standardizer
@@ -146,8 +147,9 @@ class CrossFit:
         """Folds of the rows, one set per repeat; each fold has every action."""
         if len(feedback) < 2 * self.folds:
             raise ValueError(f"too few rows for {self.folds} nuisance folds: n_samples={len(feedback)}; use fewer")
+        order, strata = content_order(feedback)
         dealt = [
-            fold_rows(len(feedback), self.folds, seed=seed, strata=feedback.action, groups=feedback.groups)
+            fold_rows(len(feedback), self.folds, seed=seed, strata=strata, groups=feedback.groups, order=order)
             for seed in self.seeds(7, count=self.repeats)
         ]
         for folds in dealt:
@@ -157,23 +159,25 @@ class CrossFit:
 
     def _jobs(self, feedback: LoggedFeedback, dealt: list[list[np.ndarray]], *, nested: bool) -> list[Job]:
         """All fits to make, listed before the first, so that an action missing somewhere is noticed at once."""
-        jobs, rows = [], np.arange(len(feedback), dtype=np.int32)
+        jobs, (_, rank) = [], content_order(feedback)
+        assert rank is not None
         for repeat, folds in enumerate(dealt):
             for number, held in enumerate(folds):
                 _check_every_action(feedback, held, f"fold {number} of {len(folds)}")
-                rest = np.setdiff1d(rows, held, assume_unique=True)
+                rest = np.concatenate([fold for other, fold in enumerate(folds) if other != number])
                 seed = self.seeds(repeat, number, count=1)[0]
-                parts = self._parts(feedback, rest, seed, nested=nested)
+                parts = self._parts(feedback, rest, rank[rest], seed, nested=nested)
                 for place, part in enumerate(parts):
-                    known = np.setdiff1d(rest, part, assume_unique=True)
+                    known = rest[~np.isin(rest, part)]
                     _check_every_action(feedback, known, f"the {len(known)} rows outside two folds")
                     share = 1.0 / (len(parts) * len(dealt))
                     jobs.append(Job(number, held, part, known, share, (seed + place) % 2**31))
         return jobs
 
     def _parts(
-        self, feedback: LoggedFeedback, rest: Int[np.ndarray, " row"], seed: int, *, nested: bool
-    ) -> list[Int[np.ndarray, " row"]]:
+        self, feedback: LoggedFeedback, rest: Int[np.ndarray, " row"], strata: Int[np.ndarray, " row"], seed: int, *,
+        nested: bool,
+    ) -> list[Int[np.ndarray, " row"]]:  # fmt: skip
         """Parts of the rows outside a fold: each is left out of one model, which stops by it if it is a network."""
         if not nested and self.learner is not None:
             return [rest[:0]]
@@ -181,7 +185,7 @@ class CrossFit:
         groups = None if feedback.groups is None else feedback.groups[rest]
         if groups is not None:
             count = max(2, min(count, len(np.unique(groups))))
-        dealt = fold_rows(len(rest), min(count, len(rest)), seed=seed, strata=feedback.action[rest], groups=groups)
+        dealt = fold_rows(len(rest), min(count, len(rest)), seed=seed, strata=strata, groups=groups)
         parts = [rest[part] for part in dealt]
         return parts if nested or self.committee else parts[:1]
 
@@ -207,7 +211,7 @@ class CrossFit:
         table = np.zeros((len(feedback), len(feedback.actions)))
         for folds in dealt:
             for fold in folds:
-                known = np.setdiff1d(np.arange(len(feedback)), fold, assume_unique=True)
+                known = np.concatenate([other for other in folds if other is not fold])
                 weights = None if feedback.weights is None else feedback.weights[known]
                 model = fitted(learner, x[known], feedback.action[known], weights)
                 table[fold] += model.predict_proba(x[fold]) / len(dealt)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gbpl.feedback.content import content_order
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import member_outputs
@@ -59,6 +60,16 @@ class Plan(NamedTuple):
     outer: list[Int[np.ndarray, " row"]] | None
 
     @property
+    def rank(self) -> Int[np.ndarray, " output"]:
+        """The place of each action among the outputs of a network: by the rows that took it, whatever it is called."""
+        rank = np.zeros(self.columns, np.int32)
+        if self.columns > 1:
+            _, ranks = content_order(self.feedback)
+            assert ranks is not None
+            rank[self.action] = ranks
+        return rank
+
+    @property
     def spread(self) -> tuple[float, float]:
         """Mean and standard deviation of the outcome, the latter zero where it is constant."""
         outcome = self.feedback.outcome
@@ -81,17 +92,17 @@ class Plan(NamedTuple):
             for job in self.jobs
         ]
         level, spread = self.spread
-        target = ((feedback.outcome - level) / spread).astype(np.float32), self.action.astype(np.int32)
+        target = ((feedback.outcome - level) / spread).astype(np.float32), self.rank[self.action].astype(np.int32)
         return StackProblem(x, target, members)
 
     def by_network(
         self, model: ScoreModel, problem: StackProblem, stack: StackFit
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Means of the held rows and of the part of each job."""
-        level, spread = self.spread
+        (level, spread), rank = self.spread, self.rank
         for number, job in enumerate(self.jobs):
             new = np.concatenate([job.held, job.part])
-            outputs = member_outputs(model, stack.select([number]), problem.x[new])[0]
+            outputs = member_outputs(model, stack.select([number]), problem.x[new])[0][:, rank]
             means = level + spread * outputs.astype(np.float64)
             yield means[: len(job.held)], means[len(job.held) :]
 

@@ -65,7 +65,8 @@ def hold_out(problems: Sequence[PathProblem]) -> list[HeldOut]:
 def _without(problem: PathProblem, number: int) -> PathProblem:
     """The problem of the rows outside one fold, with scores by models that saw nothing of it."""
     feedback, folds = problem.feedback, problem.folds
-    rows = np.setdiff1d(np.arange(len(feedback)), folds[number])
+    count = len(folds)
+    rows = np.concatenate([folds[(number + step) % count] for step in range(1, count)])
     place = np.empty(len(feedback), np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
     scores = [table.outcomes[number if len(table.outcomes) > 1 else 0][rows] for table in problem.tables]
@@ -78,7 +79,7 @@ def _without(problem: PathProblem, number: int) -> PathProblem:
         groups=groups,
         source=None,
     )
-    others = [place[folds[(number + step) % len(folds)]] for step in range(1, len(folds))]
+    others = [place[folds[(number + step) % count]] for step in range(1, count)]
     inner = (
         others[:INNER] if len(others) > 1 else fold_rows(len(rows), INNER, seed=problem.settings.seed, groups=groups)
     )
@@ -123,7 +124,7 @@ def _decided(problem: PathProblem, fits: Sequence[PathFit]) -> HeldOut:
     deviation, unit = np.empty(feedback.outcomes.shape, np.float32), np.empty(len(feedback))
     for fold, fit in zip(problem.folds, fits, strict=True):
         deviation[fold], unit[fold] = _deviation(fit, feedback.x[fold]), _unit(fit)
-    rows = np.random.default_rng(0).permutation(len(feedback))[:SPREAD_ROWS]
+    rows = np.random.default_rng(0).permutation(np.concatenate(problem.folds))[:SPREAD_ROWS]
     each = np.stack([_deviation(fit, feedback.x[rows]) * _unit(fit) for fit in fits])
     return HeldOut(deviation, unit, _jackknife(each), tuple(problem.folds))
 

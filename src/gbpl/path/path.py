@@ -138,10 +138,11 @@ def fit_paths(problems: Sequence[PathProblem]) -> list[PathFit]:
     fitted: dict[tuple[int, int], StackFit] = {}
     for (surrogate, model, config, device, progress, _), places in together.items():
         stacks = fit_stacks(
-            [StackProblem(planned[i].x, planned[i].target, planned[i].of_model(place)) for i, place in places],
+            [planned[i].stack(place) for i, place in places],
             surrogate, model, config=config, device=device, progress=progress,
         )  # fmt: skip
-        fitted |= dict(zip(places, stacks, strict=True))
+        for (i, place), stack in zip(places, stacks, strict=True):
+            fitted[i, place] = replace(stack, params=planned[i].turned_back(place, stack.params))
     paths = []
     for number, plan in enumerate(planned):
         settings = plan.problem.settings

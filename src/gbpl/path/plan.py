@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gbpl.feedback.full import FullFeedback, unit_of
 from gbpl.feedback.standardize import Standardizer
-from gbpl.fitting.apply import Mixture
+from gbpl.fitting.apply import Mixture, has_last_layer
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member, across_folds, over_zeta
 from gbpl.fitting.newton import is_solved
+from gbpl.fitting.stack import StackProblem
 from gbpl.models.base import ScoreModel
 from gbpl.path.grid import AUTO_PATH, TableGrid
 from gbpl.path.out_of_fold import OutOfFold
@@ -149,6 +150,32 @@ class Plan:
         names = [type(settings.models[place]).__name__ for place in layout.models] if several else None
         return OutOfFold(layout.zetas, settings.surrogate, layout.corrections, model=names, level=level)
 
+    def _turn(self, place: int) -> tuple[float, Int[np.ndarray, " output"] | None]:
+        """Sign and order of a model's outputs in which the actions are ranked by their outcomes, not by name.
+
+        A surrogate of the gap is the same for the gap the other way round, one of the vector for any order.
+        """
+        means, outputs = np.mean(self.problem.feedback.outcomes, axis=0), self.target.shape[1]
+        if not has_last_layer(self.problem.settings.models[place]):
+            return 1.0, None
+        if outputs == 1:
+            return (1.0 if means[0] < means[1] else -1.0), None
+        return 1.0, np.argsort(means, kind="stable") if outputs == len(means) else None
+
+    def stack(self, place: int) -> StackProblem:
+        """Members of one of the models, their outputs in an order that does not depend on the names of actions."""
+        sign, order = self._turn(place)
+        target = sign * self.target if order is None else self.target[:, order]
+        return StackProblem(self.x, target, self.of_model(place))
+
+    def turned_back(self, place: int, params: Any) -> Any:
+        """Parameters of members that learned from `stack`, their outputs in the order of the actions again."""
+        sign, order = self._turn(place)
+        if sign == 1.0 and order is None:
+            return params
+        back = slice(None) if order is None else np.argsort(order)
+        return [*params[:-1], {name: sign * np.asarray(layer)[..., back] for name, layer in params[-1].items()}]
+
     def of_model(self, place: int) -> list[Member]:
         """Members of one of the models."""
         return [member for member in self.layout.members if member.model == place]
@@ -162,8 +189,14 @@ def plan_path(problem: PathProblem, standardizer: Standardizer | None = None) ->
     feedback, settings = problem.feedback, problem.settings
     scale = unit_of(feedback.scale)
     eta = 1.0 / scale if settings.eta is None else settings.eta
-    rows = np.arange(len(feedback), dtype=np.int32)
-    base = Member(rows, weights=feedback.weights, eta=eta * scale, prior_sd=settings.prior_sd)
+    dealt = np.concatenate(problem.folds)  # rows by their content, where all are dealt
+    rows = (dealt if len(dealt) == len(feedback) else np.arange(len(feedback))).astype(np.int32)
+    base = Member(
+        rows,
+        weights=None if feedback.weights is None else feedback.weights[rows],
+        eta=eta * scale,
+        prior_sd=settings.prior_sd,
+    )
     across = across_folds(base, problem.folds, seed=settings.seed)
     # Dividing outcomes and zeta by the scale, and multiplying eta by it, leaves the objective unchanged.
     inner = settings.surrogate.scaled(scale)

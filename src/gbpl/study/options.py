@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from gbpl.certificates.certificate import CertificateSettings
 from gbpl.decisions.decisions import DEFER
+from gbpl.estimators.gbpl import GBPL
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import TableFeedback
@@ -76,9 +77,10 @@ def _checked_range(given: Any, data: TableFeedback, cost: Mapping[Any, float]) -
 def checked_estimator(estimator: GBPLNet | None, seed: int) -> GBPLNet:
     """A copy to fit; an estimator that a study cannot use is refused."""
     if estimator is None:
-        return GBPLNet(random_state=seed)
+        return GBPL(random_state=seed)
     if not isinstance(estimator, GBPLNet):
-        raise TypeError(f"estimator must be a GBPLNet, got {type(estimator).__name__}; other policies have value()")
+        kind = type(estimator).__name__
+        raise TypeError(f"estimator must be a GBPL or GBPLNet, got {kind}; other policies have value()")
     if estimator.committee is None:
         raise ValueError("estimator has committee=None, and a study evaluates on rows left out; try committee=5")
     if estimator.pseudo_outcome not in ("dr", "dm"):

@@ -124,7 +124,7 @@ def learn(
     `tables.roles.Roles`. `cost` is what each action costs in outcome units, `capacity` the largest share of people who
     can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
     a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a
-    certificate. `estimator` replaces `GBPLNet(random_state=seed)`; it is copied, not changed. With `check` the
+    certificate. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
     result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report.
 
     >>> from gbpl import MLP, FitConfig

@@ -21,16 +21,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-from joblib import Parallel, delayed
-from sklearn.tree import DecisionTreeRegressor
 
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import FitConfig, Objective, StackFit, StackProblem, fit_stacks
 from gbpl.models.base import check_whole
-from gbpl.models.basis import leaf_numbers, rounded_down
+from gbpl.models.basis import leaf_numbers
 from gbpl.models.networks import Linear
 from gbpl.models.numpy_form import Forests, layer_matrix
 from gbpl.runtime.devices import DeviceName, aligned_empty
+from gbpl.runtime.threads import one_thread
+from gbpl.trees.grow import Binned, grow_trees, leaves_of
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
@@ -39,8 +39,9 @@ __all__ = ["ForestFeatures"]
 
 SIZE = 4.0  # root mean square of the features of a row: weights of order one make scores of order one
 BAG_ROWS = 20_000  # rows a tree sees at most: its few leaves need no more
+COMPONENT_ROWS = 4_000  # rows whose leaves say which components lead
 ROWS = 8_192
-OVERSAMPLED, ROUNDS = 16, 4  # directions beyond those asked for, and products, of the leading components
+OVERSAMPLED, ROUNDS = 16, 2  # directions beyond those asked for, and products, of the leading components
 FASTER = 2.0  # steps of the last layers, whose objective is nearly quadratic, than those of networks
 
 
@@ -128,9 +129,10 @@ class ForestFeatures:
         places: list[list[tuple[int, list[int], dict[str, np.ndarray]]]] = []
         for problem in problems:
             places.append([])
+            binned = Binned.of(problem.x)
             for numbers in _of_one_forest(problem.members):
                 members = [problem.members[i] for i in numbers]
-                grown, phi = self.grow(problem, members[0])
+                grown, phi = self.grow(problem, binned, members[0])
                 places[-1].append((len(flat), numbers, grown))
                 flat.append(_renumbered(problem, members, phi))
         steps = config or FitConfig()
@@ -139,7 +141,7 @@ class ForestFeatures:
         return [_joined(problem, stacks, own) for problem, own in zip(problems, places, strict=True)]
 
     def grow(
-        self, problem: StackProblem, member: Member
+        self, problem: StackProblem, binned: Binned, member: Member
     ) -> tuple[dict[str, np.ndarray], Float[np.ndarray, "row component"]]:
         """The forest of a member's training rows and table, and its features of every row.
 
@@ -147,20 +149,22 @@ class ForestFeatures:
         """
         n, rows = len(problem.x), member.train
         offset, bags = member.table * n, self._bags(member.seed, len(rows))
-        seeds = np.random.default_rng([member.seed, 12]).integers(2**31, size=self.trees)
-        jobs = [
-            delayed(_grown)(
-                self, problem.x, problem.target, offset, rows[bags[t]],
-                None if member.weights is None else member.weights[bags[t]], int(seeds[t]),
-            )
-            for t in range(self.trees)
-        ]  # fmt: skip
-        grown = Parallel(n_jobs=-1, prefer="threads")(jobs)
-        feature, threshold = (np.stack(part) for part in zip(*grown, strict=True))
-        leaf = leaf_numbers(feature, threshold, problem.x)
+        weights = None
+        if member.weights is not None:
+            weights = np.zeros(n)
+            weights[rows] = member.weights
+        seen = np.zeros((self.trees, n), bool)
+        seen[:, rows] = bags
+        feature, cut = grow_trees(
+            binned, problem.target[offset : offset + n], seen, depth=self.depth, min_leaf=self.min_leaf,
+            max_features=self.max_features, seed=member.seed, weights=weights,
+        )  # fmt: skip
+        threshold = binned.thresholds(feature, cut)
+        leaf = leaves_of(binned, feature, cut)
         used = np.ones((n, self.trees), np.float32)
         used[rows] = _share(bags)
-        value = self._components(leaf[rows], used[rows])
+        some = np.random.default_rng([member.seed, 12]).permutation(rows)[:COMPONENT_ROWS]
+        value = self._components(leaf[some], used[some])
         return {"feature": feature.astype(np.float32), "threshold": threshold, "value": value}, _sums(leaf, used, value)
 
     def training_features(
@@ -211,40 +215,13 @@ class ForestFeatures:
             """The covariance times a block, without forming it: rows have one leaf per tree."""
             return across @ (indicators @ block) / len(leaf) - np.outer(mean, mean @ block)
 
-        values, vectors = _leading(times, count, kept)
+        with one_thread():  # blocks are small: more threads wait for each other
+            values, vectors = _leading(times, count, kept)
         vectors = vectors * np.sign(vectors.sum(axis=0) + 1e-30)
         size = SIZE / np.sqrt(max(float(np.sum(values)), 1e-12))
         made[:, :, :kept] = (size * vectors).reshape(self.trees, leaves, kept)
         made[:, :, :kept] -= size * (mean @ vectors) / self.trees
         return made
-
-
-def _grown(
-    settings: ForestFeatures, x: np.ndarray, target: np.ndarray, offset: int, rows: np.ndarray,
-    weights: np.ndarray | None, seed: int,
-) -> tuple[Int[np.ndarray, " node"], Float[np.ndarray, " node"]]:  # fmt: skip
-    """One tree as a whole one of its depth: features and thresholds, a node that is not split sends all to the left."""
-    if weights is not None:  # rows of weight zero fill no leaf
-        rows, weights = rows[weights > 0], weights[weights > 0]
-    nodes = 2**settings.depth - 1
-    feature, threshold = np.zeros(nodes, np.int32), np.full(nodes, np.inf, np.float32)
-    if len(rows) < 2 * settings.min_leaf:
-        return feature, threshold
-    grower = DecisionTreeRegressor(
-        max_depth=settings.depth, min_samples_leaf=settings.min_leaf, max_features=settings.max_features,
-        random_state=seed,
-    )  # fmt: skip
-    outcome = target[offset + rows].astype(np.float64)  # as it is wanted: checks would take longer than small trees
-    tree = grower.fit(x[rows], outcome, sample_weight=weights, check_input=False).tree_
-    waiting = [(0, 0)]
-    while waiting:
-        place, number = waiting.pop()
-        if place >= nodes or tree.children_left[number] < 0:
-            continue
-        feature[place] = tree.feature[number]
-        threshold[place] = rounded_down(tree.threshold[number])
-        waiting += [(2 * place + 1, tree.children_left[number]), (2 * place + 2, tree.children_right[number])]
-    return feature, threshold
 
 
 def _leading(times: Callable[[np.ndarray], np.ndarray], size: int, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,199 @@
+"""Trees grown by histograms, all trees of a forest at once and level by level.
+
+The values of a feature are put into few bins of equal mass once; a split is then looked for among the borders of bins,
+by sums over the rows of each bin (Ke et al. 2017). That takes a pass over the rows per level where exact trees sort
+them at every node, and numpy does it for all trees together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+__all__ = ["Binned", "forest_predictions", "grow_trees", "leaves_of"]
+
+BINS, FINE = 64, 16  # bins that a split is looked for in, and parts of each in which its place is then found
+LEFT = BINS * FINE  # a part above all others
+ROWS_PER_LEAF = 8  # of a whole tree: it is that deep, and stops where leaves are small
+DEEPEST = 9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binned:
+    """Features as numbers of parts of bins: a row is in one up to c where its value is at most `cuts[feature, c]`."""
+
+    codes: Int[np.ndarray, "feature row"]
+    cuts: Float[np.ndarray, "feature cut"]
+
+    @classmethod
+    def of(cls, x: Float[np.ndarray, "row feature"]) -> Binned:
+        """Parts of equal mass, or one per value where there are fewer; borders lie halfway between two values.
+
+        >>> Binned.of(np.array([[1.0], [3.0], [3.0], [7.0]], np.float32)).cuts[0, [0, 341, 682]].tolist()
+        [2.0, 5.0, inf]
+        """
+        x = np.asarray(x, np.float32)
+        codes, cuts = np.empty(x.shape[::-1], np.int16), np.full((x.shape[1], LEFT), np.inf, np.float32)
+        for number, column in enumerate(x.T):
+            values = np.sort(column)
+            below = distinct = np.unique(values)
+            if len(distinct) > LEFT:
+                places = np.linspace(0, len(values), LEFT + 1)[1:-1].round().astype(int)
+                below = np.unique(values[places - 1])
+            below = below[below < values[-1]]
+            above = distinct[np.searchsorted(distinct, below) + 1]
+            middle = 0.5 * (below.astype(np.float64) + above)
+            border = middle.astype(np.float32)
+            border = np.where(border > middle, np.nextafter(border, np.float32(-np.inf)), border)
+            start = np.arange(len(border) + 1) * LEFT // (len(border) + 1)  # few values are spread over the parts
+            codes[number] = start[np.searchsorted(border, column, side="left")]
+            cuts[number] = np.append(border, np.inf)[np.searchsorted(start, np.arange(LEFT), side="right") - 1]
+        return cls(codes, cuts)
+
+    def thresholds(
+        self, feature: Int[np.ndarray, "tree node"], cut: Int[np.ndarray, "tree node"]
+    ) -> Float[np.ndarray, "tree node"]:
+        """Splits in the units of the features: infinity where all rows go to the left."""
+        return np.where(cut == LEFT, np.float32(np.inf), self.cuts[feature, np.minimum(cut, LEFT - 1)])
+
+
+def grow_trees(
+    binned: Binned,
+    target: Float[np.ndarray, "row output"],
+    bags: Bool[np.ndarray, "tree row"],
+    *,
+    depth: int,
+    min_leaf: int,
+    max_features: float,
+    seed: int,
+    weights: Float[np.ndarray, " row"] | None = None,
+) -> tuple[Int[np.ndarray, "tree node"], Int[np.ndarray, "tree node"]]:
+    """Feature and cut of every split of every tree; a cut of `LEFT` sends all rows to the left.
+
+    A node splits where that raises sum over outputs of S_left^2 / W_left + S_right^2 / W_right most, with S the sum of
+    w y and W that of w: the least squared error. It looks at a share of the features of its own, and a child has at
+    least `min_leaf` rows. Rows of a tree are those of its bag; those of weight zero count for nothing.
+    """
+    features, n = binned.codes.shape
+    codes, trees = binned.codes.ravel(), len(bags)
+    bins = (codes // FINE).astype(np.int16)
+    if weights is not None:
+        bags = bags & (weights > 0)
+    tree, row = (part.astype(np.int32) for part in np.nonzero(bags))
+    columns = [np.asarray(column, np.float64)[row] for column in target.T]
+    if weights is not None:  # the mass of a node is then the last of its sums
+        columns = [*(column * weights[row] for column in columns), weights[row]]
+    rng, tried = np.random.default_rng(seed), max(1, round(max_features * features))
+    feature = np.zeros((trees, 2**depth - 1), np.int32)
+    cut = np.full(feature.shape, LEFT, np.int32)
+    slot = tree  # the node of each row, those of a level counted through all trees
+    for level in range(depth):
+        slots = trees << level
+        every, drawn = np.arange(slots), rng.random((slots, features)).argsort(axis=1)[:, :tried].astype(np.int32)
+        best, chosen, at = np.full(slots, -np.inf, np.float32), np.zeros(slots, np.int32), np.zeros(slots, np.int32)
+        before = np.zeros((1 + len(columns), slots))  # the bin of the split: sums over those below it
+        for own in drawn.T:
+            key = slot * np.int32(BINS) + bins.take((own * n).take(slot) + row)
+            sums = _sums(key, columns, slots, BINS)
+            score = _scores(sums, sums[:, :, -1:], min_leaf, weights is not None)
+            place = score.argmax(axis=1)
+            found = score[every, place]
+            better = found > best
+            best[better], chosen[better], at[better] = found[better], own[better], place[better]
+            below = sums[:, every, np.maximum(place - 1, 0)] * (place > 0)
+            before[:, better] = below[:, better]
+        # Where exactly: among the parts of that bin and of the next one.
+        total = np.stack([np.bincount(slot, None, slots), *(np.bincount(slot, column, slots) for column in columns)])
+        code = codes.take((chosen * n).take(slot) + row)
+        part = code - FINE * at.take(slot)
+        near = (part >= 0) & (part < 2 * FINE)
+        key = (slot * np.int32(2 * FINE) + part)[near]
+        sums = _sums(key, [column[near] for column in columns], slots, 2 * FINE) + before[:, :, None]
+        score = _scores(sums, total[:, :, None], min_leaf, weights is not None)
+        first, last = score.argmax(axis=1), 2 * FINE - 1 - score[:, ::-1].argmax(axis=1)  # alike where no row lies
+        middle = (first + last) // 2
+        exact = np.where(score[every, middle] == score[every, first], middle, first)
+        split = np.where(np.isfinite(best), FINE * at + exact, LEFT).astype(np.int32)
+        nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
+        feature[:, nodes], cut[:, nodes] = chosen.reshape(trees, -1), split.reshape(trees, -1)
+        slot = 2 * slot + (code > split.take(slot))
+    return feature, cut
+
+
+def _sums(
+    key: Int[np.ndarray, " row"], columns: list[Float[np.ndarray, " row"]], slots: int, bins: int
+) -> Float[np.ndarray, "sum slot bin"]:
+    """Counts, and sums of each column, over the rows of a slot up to each bin."""
+    made = [np.bincount(key, column, slots * bins) for column in (None, *columns)]
+    return np.cumsum(np.stack(made).reshape(-1, slots, bins), axis=2, dtype=np.float64)
+
+
+def _scores(
+    left: Float[np.ndarray, "sum slot bin"], total: Float[np.ndarray, "sum slot one"], min_leaf: int, weighted: bool
+) -> Float[np.ndarray, "slot bin"]:
+    """What `grow_trees` maximises, minus infinity where a side has too few rows; in float32, as rounding is no gain."""
+    right = total - left
+    mass, outputs = (-1, slice(1, -1)) if weighted else (0, slice(1, None))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = np.sum(left[outputs] ** 2, axis=0) / left[mass] + np.sum(right[outputs] ** 2, axis=0) / right[mass]
+    score[(left[0] < min_leaf) | (right[0] < min_leaf)] = -np.inf
+    return score.astype(np.float32)
+
+
+def leaves_of(
+    binned: Binned, feature: Int[np.ndarray, "tree node"], cut: Int[np.ndarray, "tree node"]
+) -> Int[np.ndarray, "row tree"]:
+    """The leaf of every row in every tree."""
+    n, (trees, nodes) = binned.codes.shape[1], feature.shape
+    codes, row = binned.codes.ravel(), np.arange(n, dtype=np.int32)
+    leaves = np.empty((n, trees), np.int32)
+    for number in range(trees):
+        node = np.zeros(n, np.int32)
+        start, own = feature[number] * np.int32(n), cut[number]
+        for _ in range(int(nodes + 1).bit_length() - 1):
+            node = 2 * node + 1 + (codes.take(start.take(node) + row) > own.take(node))
+        leaves[:, number] = node - nodes
+    return leaves
+
+
+def forest_predictions(
+    binned: Binned,
+    target: Float[np.ndarray, "row output"],
+    rows: Int[np.ndarray, " grown"],
+    *,
+    trees: int,
+    bag: float,
+    min_leaf: int,
+    max_features: float,
+    seed: int,
+    weights: Float[np.ndarray, " row"] | None = None,
+) -> Float[np.ndarray, "row output"]:
+    """Means of every row by a forest grown on some `rows`; those of these rows by the trees that did not see them.
+
+    `target` and `weights` have all rows. A tree is grown on a share of the rows, without replacement.
+    """
+    n, outputs = target.shape
+    bags = np.zeros((trees, n), bool)
+    bags[:, rows] = np.random.default_rng([seed, 1]).random((trees, len(rows))) < bag
+    depth = int(np.clip(np.ceil(np.log2(max(bag * len(rows), 1.0) / ROWS_PER_LEAF)), 1, DEEPEST))
+    grown = grow_trees(
+        binned, target, bags, depth=depth, min_leaf=min_leaf, max_features=max_features, seed=seed, weights=weights
+    )
+    leaves, size = leaves_of(binned, *grown), 2**depth
+    level = np.average(target[rows], axis=0, weights=None if weights is None else weights[rows])
+    total, unseen = np.zeros((n, outputs)), np.zeros((n, 1))
+    for leaf, own in zip(leaves.T, bags, strict=True):
+        inside, outside = leaf[own], ~own
+        weight = None if weights is None else weights[own]
+        mass = np.bincount(inside, weight, size)[:, None]
+        values = target[own] if weight is None else target[own] * weight[:, None]
+        sums = np.column_stack([np.bincount(inside, column, size) for column in values.T])
+        means = np.divide(sums, mass, out=np.broadcast_to(level, sums.shape).copy(), where=mass > 0)
+        total[outside] += means[leaf[outside]]
+        unseen[outside] += 1.0
+    return np.divide(total, unseen, out=np.broadcast_to(level, total.shape).copy(), where=unseen > 0)
