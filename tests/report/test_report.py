@@ -29,10 +29,10 @@ SECTIONS = (
     "alternatives",
     "who",
     "disagreement",
-    "zeta",
-    "calibration",
     "check",
     "certificate",
+    "calibration",
+    "zeta",
     "record",
 )
 
@@ -264,11 +264,11 @@ def test_decision_in_one_paragraph() -> None:
     assert "The policy gives arm = 1 to 79 of 100 rows and arm = 0 to 21 of 100." in text
     assert "the mean of earnings less costs is 16,357 per row" in text
     unsettled = (
-        "The data do not show whether the policy beats giving everybody arm = 1: the estimated gain is 105 per row"
+        "The data do not show whether the policy beats giving everybody arm = 1: the estimated gain is +105 per row"
     )
     assert unsettled in text
     assert "chance that it beats every single action: 82 %" in text
-    assert "The policy clearly beats giving everybody arm = 1: it gains 105" in at_chance(0.99)
+    assert "The policy clearly beats giving everybody arm = 1: it gains +105" in at_chance(0.99)
     assert "The policy probably beats giving everybody arm = 1" in at_chance(0.93)
     assert "probably no better than giving everybody arm = 1" in at_chance(0.05)
     assert "chance that it beats every single action: >99.9 %" in at_chance(1.0)  # an estimate never is sure
@@ -346,7 +346,7 @@ def test_certificate_or_how_to_get_one(pages: dict[str, str]) -> None:
 
 
 def in_calibration(html: str) -> Page:
-    return Page(html[html.index('<section id="calibration"') : html.index('<section id="certificate"')])
+    return Page(html[html.index('<section id="calibration"') : html.index('<section id="zeta"')])
 
 
 def test_whether_it_is_right_when_it_is_sure() -> None:

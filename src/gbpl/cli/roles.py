@@ -12,7 +12,7 @@ from gbpl.cli.console import held, stderr
 
 __all__ = [
     "GIVEN", "OUTPUT", "Action", "Controls", "Cost", "Data", "Features", "Group", "Models", "Outcome", "Outcomes",
-    "Propensity", "Seed", "Weight", "check_models", "estimator_of", "read_by_roles",
+    "Propensity", "Review", "Seed", "Weight", "check_models", "estimator_of", "read_by_roles",
 ]  # fmt: skip
 
 COLUMNS, GIVEN, OUTPUT = "Columns", "What is known about the actions", "Output"
@@ -70,6 +70,13 @@ Models = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Review = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Mark the N rows where a person's look is worth most; none if not given.",
+        rich_help_panel=OUTPUT,
+    ),
+]  # fmt: skip
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Seed of folds, initial weights and draws.", rich_help_panel=OUTPUT)
 ]
