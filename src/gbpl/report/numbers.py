@@ -11,8 +11,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from statistics import NormalDist
 
 __all__ = [
-    "UNKNOWN", "amount", "chance", "count", "decimal_places", "exponent", "interval", "number", "of_rows",
-    "percent", "quantile", "reach", "two_digits",
+    "MINUS", "UNKNOWN", "amount", "ascii_number", "chance", "count", "decimal_places", "exponent", "interval", "number",
+    "of_rows", "percent", "quantile", "reach", "two_digits",
 ]  # fmt: skip
 
 UNKNOWN = "–"  # noqa: RUF001 - an en dash in a table cell
@@ -76,6 +76,15 @@ def amount(value: float | None, places: int | None = None, unit: str = "", *, si
     sign = minus or ("+" if signed and size.strip("0.,") else "")
     word = any(letter.isalpha() for letter in unit)
     return f"{sign}{size}{SPACE}{unit}" if word else f"{sign}{unit}{size}"
+
+
+def ascii_number(value: float, places: int | None = None) -> str:
+    """`number` with signs that every terminal and file can show.
+
+    >>> ascii_number(-17262.4, 0)
+    '-17,262'
+    """
+    return number(value, places).replace(MINUS, "-").replace(UNKNOWN, "unknown")
 
 
 def two_digits(value: float) -> float:

@@ -20,6 +20,8 @@ from gbpl.feedback.read import TableFeedback, check_rows, read_table
 from gbpl.frozen.file import SavedPolicy
 from gbpl.report.advice import advice
 from gbpl.report.reading import read
+from gbpl.report.text import study_text
+from gbpl.runtime.keywords import answer_keywords
 from gbpl.runtime.warn import collected
 from gbpl.study.options import Terms, Wording, check_folds, checked_estimator
 from gbpl.study.summary import StudyParts, summarize
@@ -48,6 +50,11 @@ class Study:
     policy: SavedPolicy
     decisions: Decisions
     summary: dict[str, Any]
+
+    def __str__(self) -> str:
+        return study_text(read(self.summary))
+
+    __repr__ = __str__
 
     def save(self, path: Any) -> None:
         """Write the policy, with encoder, rule and summary, to one file for `gbpl.load` and `gbpl decide`."""
@@ -99,6 +106,7 @@ def _prices(
     return prices
 
 
+@answer_keywords
 def learn(
     frame: Any,
     *,
