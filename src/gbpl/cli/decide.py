@@ -35,11 +35,13 @@ __all__ = ["decide"]
 def decide(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file written by gbpl fit.")],
     new: Annotated[
-        Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with the rows to decide.")
+        Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather, Arrow or Excel file with the rows to decide.")
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write: .csv, .tsv, .parquet, .feather or .arrow."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="File to write: .csv, .tsv, .parquet, .feather, .arrow or .xlsx."
+        ),
     ],
     keep: Annotated[
         list[str] | None,

@@ -20,7 +20,7 @@ Column = str | None
 Columns = list[str] | None
 MANY = "COLUMN..."
 Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file; one person or case per row.")
+    Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather, Arrow or Excel file; one person or case per row.")
 ]
 Outcome = Annotated[
     Column, typer.Option(metavar="COLUMN", help="The outcome; more is better.", rich_help_panel=COLUMNS)

@@ -240,7 +240,7 @@ def tree_words(tree: dict[str, Any] | None) -> Sentence:
 
 
 def propensity_words(overlap: dict[str, Any]) -> Sentence:
-    """Whether the log can speak of every action."""
+    """Whether the log has enough about every action."""
     source = "estimated from the rows" if overlap.get("estimated") else "known"
     if not overlap.get("reasons"):
         return Sentence(f"No sign of weakness: every action was tried on all kinds of rows (propensities {source}).")
