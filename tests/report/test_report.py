@@ -529,6 +529,30 @@ def test_rules_of_the_tree() -> None:
     assert grown({"nodes": [node(0, "x", "x <= 1", 0, 0)]}) is not None  # a node that is its own child ends somewhere
 
 
+def test_a_question_without_consequence_is_not_asked() -> None:
+    """A tree whose leaves on both sides give the same action is that action."""
+
+    def node(number: int, action: int, left: int | None = None, right: int | None = None) -> dict[str, Any]:
+        asked = {"feature": "age", "text": None if left is None else f"age <= {number}", "left": left, "right": right}
+        return {"id": number, **asked, "rows": 10, "action": action, "share": 1.0}
+
+    root = grown({"nodes": [node(0, 0, 1, 2), node(1, 0, 3, 4), node(2, 1), node(3, 0), node(4, 0)]})
+    assert root is not None
+    assert [(rule.conditions, rule.leaf.action) for rule in rules(root)] == [(("age \u2264 0",), 0), (("age > 0",), 1)]
+    alike = grown({"nodes": [node(0, 0, 1, 2), node(1, 0), node(2, 0)]})
+    assert alike is not None
+    assert alike.depth == 0
+
+
+def test_a_title_and_words_explained() -> None:
+    html = render(two_actions() | {"title": "Spring trial"})
+    text = Page(html).text
+    assert text.count("Spring trial") == 2
+    assert "A propensity is the probability with which an action was taken" in text
+    for word in ("disagreement", "propensity", "zeta", "eta"):
+        assert f"<dt>{word}</dt><dd>" in html, word
+
+
 def test_names_are_cut_in_the_middle() -> None:
     assert svg.shorten("everybody gets " + "x" * 300 + "end", 20) == "everybody…xxxxxxxend"
     assert svg.shorten("漢字" * 20, 9) == "漢字…漢字"

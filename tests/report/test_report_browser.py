@@ -649,3 +649,39 @@ def test_numbers_are_written_alike(visit: Opener) -> None:
         [[pytest.approx(value, rel=1e-12, abs=1e-12), label] for value, label in Scale(*scale).ticks()]
         for scale in scales
     ]
+
+
+# On a phone, and out of the page
+
+
+def test_nothing_is_cut_at_390_pixels_and_no_line_crosses_a_label(visit: Opener) -> None:
+    found = visit("three_actions", viewport={"width": 390, "height": 844})
+    cells = found.page.locator("#t-alternatives [data-cell]")
+    boxes = [cells.nth(i).bounding_box() for i in range(cells.count())]
+    assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+    assert found.text('#t-alternatives [data-row="0"] [data-cell="span"]').count(" to ") == 1
+    crossed = found.page.evaluate(
+        """() => [...document.querySelectorAll('#forest [data-mark="zero"]')].flatMap((line) => {
+             const l = line.getBoundingClientRect();
+             return [...document.querySelectorAll('#forest text')].filter((t) => {
+               const b = t.getBoundingClientRect();
+               const beside = l.left >= b.right || l.right <= b.left;
+               return b.width > 0 && !beside && l.top < b.bottom - 3 && l.bottom > b.top + 3;
+             }).map((t) => t.textContent);
+           })"""
+    )
+    assert crossed == []
+
+
+def test_tables_are_downloaded_and_marks_have_tooltips(visit: Opener) -> None:
+    found = visit("two_actions")
+    with found.page.expect_download() as waiting:
+        found.page.locator("#c-alternatives button.download").click()
+    assert waiting.value.suggested_filename == "alternatives.csv"
+    lines = Path(waiting.value.path()).read_text(encoding="utf-8-sig").splitlines()
+    summary = two_actions()
+    assert lines[0].startswith("Who gets what")
+    assert f"{summary['alternatives'][0]['gain']:.6g}"[:6] in lines[2]
+    assert found.page.locator(".shares rect title").count() > 0
+    assert found.page.locator('th[title="Chance that the policy is better than this"]').count() == 1
+    assert found.errors == []
