@@ -69,6 +69,11 @@ def test_draws_decide_at_the_prices_too(limited: gbpl.Study) -> None:
     assert np.mean(best == decided.action) > 0.9
 
 
+def test_a_negative_cost_is_noted() -> None:
+    study = gbpl.learn(trial(), **ROLES, cost={"none": -0.5}, estimator=small_study_net())
+    assert "the cost of none is -0.5: it is counted as a gain" in study.summary["data"]["notes"]
+
+
 # -- review -----------------------------------------------------------------------------------------------------------
 
 

@@ -168,6 +168,9 @@ def learn(
     terms = Terms.of(data, cost, capacity, default, defer, review, outcome_range)
     check_folds(data, roles, max(policy.committee or 2, policy.nuisance_folds if data.logged else 2))
     notes = [*notes, *data.notes]
+    notes += [
+        f"the cost of {label} is {cost:g}: it is counted as a gain" for label, cost in terms.cost.items() if cost < 0
+    ]
     certificate: Certificate | None = None
     with collected(notes):
         policy.set_params(actions=data.labels).fit(data.feedback.less(terms.cost or None))
