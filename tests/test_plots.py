@@ -25,9 +25,11 @@ from gbpl.plots import (
     plot_coverage,
     plot_disagreement,
     plot_eta,
+    plot_gain,
     plot_groups,
     plot_overlap,
     plot_reliability,
+    plot_rule,
     plot_score_at,
     plot_scores,
     plot_sensitivity,
@@ -36,6 +38,7 @@ from gbpl.plots import (
     plot_zeta_path,
 )
 from gbpl.value.estimate import Value
+from gbpl.value.gains import gains_over
 from gbpl.value.overlap import ClipWelfare
 from gbpl.value.sensitivity import Sensitivity
 
@@ -491,3 +494,55 @@ def test_coverage_is_drawn_over_eta_or_over_the_level() -> None:
     ax = plot_coverage(few)  # type: ignore[arg-type]
     shown = [bar.lines[0].get_xydata() for bar in ax.containers if isinstance(bar, ErrorbarContainer)]
     assert_allclose(shown, [np.column_stack([few.levels, row]) for row in few.coverage])
+
+
+# -- of a policy ------------------------------------------------------------------------------------------------------
+
+
+def test_gain_over_each_action_with_intervals_and_bands() -> None:
+    rng = np.random.default_rng(3)
+    own = Value(rng.normal(size=60), "dr")
+    gains = gains_over(own, ["wait", "co$t"], [Value(rng.normal(size=60), "dr") for _ in range(2)])
+    ax = plot_gain(gains, level=0.9)
+    band, one = (np.array([path.vertices[:, 0] for path in lines.get_paths()]) for lines in ax.collections)
+    assert_allclose(one, gains.intervals(0.9))
+    assert_allclose(band, gains.bands(0.9))
+    assert_allclose(ax.lines[-1].get_xdata(), gains.estimates)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["wait", r"co\$t"]
+
+
+class _Corner:
+    """A policy that treats where both features are above 1, in the numbers of its rows."""
+
+    actions_, n_features_in_, mean, scale = np.array(["wait", "treat"]), 3, np.array([1.0, 5.0, 1.0]), np.ones(3)
+    encoder = None
+
+    def predict_proba(self, x: np.ndarray) -> np.ndarray:
+        assert_array_equal(x[:, 1], 5.0)
+        treat = 0.1 + 0.8 * ((x[:, 0] > 1.0) & (x[:, 2] > 1.0))
+        return np.column_stack([1.0 - treat, treat])
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        return self.actions_[np.argmax(self.predict_proba(x), axis=1)]
+
+
+def test_map_of_the_rule_over_two_features() -> None:
+    ax = plot_rule(_Corner(), 0, 2, points=4)
+    image = ax.images[0]
+    assert_allclose(image.get_extent(), [-1.0, 3.0, -1.0, 3.0])
+    colours = np.asarray(image.get_array())
+    treat = colours[-1, -1]
+    assert np.all(colours[2:, 2:] == treat), "across the first feature, upwards the second"
+    assert not np.any(np.all(colours[:2] == treat, axis=2))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["wait", "treat"]
+    with pytest.raises(ValueError, match="7 is no feature of this policy; its features are 0, 1, 2"):
+        plot_rule(_Corner(), 7, 0)
+    with pytest.raises(ValueError, match="first and second are both 0"):
+        plot_rule(_Corner(), 0, 0)
+
+
+def test_overlap_and_path_are_drawn_from_the_policy_itself() -> None:
+    with pytest.raises(ValueError, match="takes a policy fitted to logged feedback, or its overlap_, got _Corner"):
+        plot_overlap(_Corner())
+    whole, part = SimpleNamespace(zeta_path_=PATH), PATH
+    assert_array_equal(plot_zeta_path(whole).lines[0].get_ydata(), plot_zeta_path(part).lines[0].get_ydata())

@@ -106,7 +106,7 @@ def test_fit_is_learn(fitted: Path) -> None:
             name: known[name] for name in ("label", "gain", "chance")
         }
     assert written["default"] == "none"
-    assert written["deferred"] == {"level": 0.8, "share": float(study.decisions.deferred.mean())}
+    assert written["deferred"] == {"level": 1.0, "share": 0.0}, "nobody asked for a review"
     assert written["files"]["policy"] == str(fitted / "made" / "policy.gbpl")
     loaded = gbpl.load(fitted / "made" / "policy.gbpl")
     assert loaded.summary["welfare"] == summary["welfare"]

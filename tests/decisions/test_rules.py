@@ -140,12 +140,13 @@ def test_defer_rule_keeps_what_the_rule_knew() -> None:
     assert_allclose(actions.disagreement, [0.04, 0.8])
 
 
-def test_one_level_of_deferral_is_the_default_everywhere() -> None:
+def test_the_level_of_the_defer_rule_and_of_policies() -> None:
     """Two actions, fewer than 60 in 100 draws agree: u = 2 min(p, 1 - p) > 0.8 where 0.4 < p < 0.6."""
     p = np.array([0.39, 0.41, 0.5, 0.59, 0.61])
     decided = defer_rule(map_rule(two(p)), disagreement(two(p)))
     assert_array_equal(decided.deferred, [False, True, True, True, False])
-    assert Rule().defer == DEFER == 0.8
+    assert DEFER == 0.8
+    assert Rule().defer == 1.0, "nobody, unless a level is given"
 
 
 def test_level_1_defers_nobody() -> None:

@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
-from support.policies import small_net
+from support.policies import small_net, small_study_net
 
+import gbpl
 from gbpl import GBPL, Encoder, FitConfig, to_onnx
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
@@ -79,7 +80,7 @@ def export(tmp_path):
     """From a policy to what its file computes."""
 
     def exported(policy, x):
-        to_onnx(policy, tmp_path / "policy.onnx")
+        to_onnx(policy, tmp_path / "policy.onnx", encoded=True)
         one = runtime.SessionOptions()
         one.intra_op_num_threads = 1
         session = runtime.InferenceSession(str(tmp_path / "policy.onnx"), one, providers=["CPUExecutionProvider"])
@@ -358,7 +359,7 @@ def test_metadata(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
 
 
-def test_a_policy_with_an_encoder_takes_encoded_features(export, tmp_path):
+def test_a_policy_with_an_encoder_takes_encoded_features_where_asked(export, tmp_path):
     rng = np.random.default_rng(5)
     table = {"age": rng.uniform(18, 65, 60), "area": rng.choice(["a", "b", "c"], 60).tolist()}
     encoder, _ = Encoder.fit(table)
@@ -406,3 +407,40 @@ def test_the_module_waits_for_onnx():
     code = "import sys, gbpl.frozen.onnx; print([name for name in ('onnx', 'jax', 'scipy') if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+def test_raw_columns_of_a_table_go_in(tmp_path):
+    """The encoder is in the file: numbers with NaN, text with "", new levels, and a column named as an output."""
+    rng = np.random.default_rng(0)
+    n = 240
+    table = {
+        "age": np.where(rng.random(n) < 0.1, np.nan, rng.normal(40.0, 10.0, n)),
+        "action": rng.choice(["web", "shop", "phone"], n),
+        "sex": rng.choice(["f", "m"], n),
+        "vip": rng.random(n) < 0.3,
+        "arm": rng.choice(["a", "b"], n),
+        "town": np.where(rng.random(n) < 0.1, "", rng.choice(["Ulm", "Bonn"], n)).astype(object),
+    }
+    table["town"][table["town"] == ""] = None
+    table["y"] = np.nan_to_num(table["age"], nan=40.0) * (table["arm"] == "b") / 40.0 + rng.normal(size=n)
+    study = gbpl.learn(table, outcome="y", action="arm", propensity=0.5, estimator=small_study_net())
+    study.policy.to_onnx(tmp_path / "raw.onnx")
+    session = runtime.InferenceSession(str(tmp_path / "raw.onnx"), providers=["CPUExecutionProvider"])
+    onnx.checker.check_model(onnx.load(tmp_path / "raw.onnx"), full_check=True)
+    inputs = json.loads(session.get_modelmeta().custom_metadata_map["inputs"])
+    assert inputs == {"age": "age", "action": "column action", "sex": "sex", "vip": "vip", "town": "town"}
+    new = {name: table[name][:50].copy() for name in inputs}
+    new["action"][:3], new["town"][:3] = "fax", "Rom"
+    fed = {
+        inputs[name]: column.astype(float)[:, None]
+        if column.dtype.kind in "bf"
+        else np.array([["" if cell is None else str(cell)] for cell in column.tolist()], dtype=object)
+        for name, column in new.items()
+    }
+    probability, action = session.run(None, fed)
+    assert_allclose(probability, study.policy.predict_proba(new), atol=2e-5)
+    assert_array_equal(study.policy.actions_[action], study.policy.predict(new))
+    study.policy.to_onnx(tmp_path / "encoded.onnx", encoded=True)
+    features = study.policy.encoder.apply(new)[0]
+    again, _ = run_file(tmp_path / "encoded.onnx", features)
+    assert_allclose(again, probability, atol=1e-9)

@@ -29,10 +29,10 @@ SECTIONS = (
     "alternatives",
     "who",
     "disagreement",
-    "zeta",
-    "calibration",
     "check",
     "certificate",
+    "calibration",
+    "zeta",
     "record",
 )
 
@@ -264,11 +264,11 @@ def test_decision_in_one_paragraph() -> None:
     assert "The policy gives arm = 1 to 79 of 100 rows and arm = 0 to 21 of 100." in text
     assert "the mean of earnings less costs is 16,357 per row" in text
     unsettled = (
-        "The data do not show whether the policy beats giving everybody arm = 1: the estimated gain is 105 per row"
+        "The data do not show whether the policy beats giving everybody arm = 1: the estimated gain is +105 per row"
     )
     assert unsettled in text
     assert "chance that it beats every single action: 82 %" in text
-    assert "The policy clearly beats giving everybody arm = 1: it gains 105" in at_chance(0.99)
+    assert "The policy clearly beats giving everybody arm = 1: it gains +105" in at_chance(0.99)
     assert "The policy probably beats giving everybody arm = 1" in at_chance(0.93)
     assert "probably no better than giving everybody arm = 1" in at_chance(0.05)
     assert "chance that it beats every single action: >99.9 %" in at_chance(1.0)  # an estimate never is sure
@@ -346,7 +346,7 @@ def test_certificate_or_how_to_get_one(pages: dict[str, str]) -> None:
 
 
 def in_calibration(html: str) -> Page:
-    return Page(html[html.index('<section id="calibration"') : html.index('<section id="certificate"')])
+    return Page(html[html.index('<section id="calibration"') : html.index('<section id="zeta"')])
 
 
 def test_whether_it_is_right_when_it_is_sure() -> None:
@@ -527,6 +527,30 @@ def test_rules_of_the_tree() -> None:
         (high, "sex is not f"): 1,
     }
     assert grown({"nodes": [node(0, "x", "x <= 1", 0, 0)]}) is not None  # a node that is its own child ends somewhere
+
+
+def test_a_question_without_consequence_is_not_asked() -> None:
+    """A tree whose leaves on both sides give the same action is that action."""
+
+    def node(number: int, action: int, left: int | None = None, right: int | None = None) -> dict[str, Any]:
+        asked = {"feature": "age", "text": None if left is None else f"age <= {number}", "left": left, "right": right}
+        return {"id": number, **asked, "rows": 10, "action": action, "share": 1.0}
+
+    root = grown({"nodes": [node(0, 0, 1, 2), node(1, 0, 3, 4), node(2, 1), node(3, 0), node(4, 0)]})
+    assert root is not None
+    assert [(rule.conditions, rule.leaf.action) for rule in rules(root)] == [(("age \u2264 0",), 0), (("age > 0",), 1)]
+    alike = grown({"nodes": [node(0, 0, 1, 2), node(1, 0), node(2, 0)]})
+    assert alike is not None
+    assert alike.depth == 0
+
+
+def test_a_title_and_words_explained() -> None:
+    html = render(two_actions() | {"title": "Spring trial"})
+    text = Page(html).text
+    assert text.count("Spring trial") == 2
+    assert "A propensity is the probability with which an action was taken" in text
+    for word in ("disagreement", "propensity", "zeta", "eta"):
+        assert f"<dt>{word}</dt><dd>" in html, word
 
 
 def test_names_are_cut_in_the_middle() -> None:

@@ -18,13 +18,15 @@ import pytest
 from support.report import EXAMPLES, HOSTILE, PROBABILITIES, ten_actions, three_actions, two_actions
 
 from gbpl.report import numbers, render
+from gbpl.report.advice import advice
+from gbpl.report.reading import read
 
 ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--no-first-run",
 )  # fmt: skip
 SECTIONS = (
-    "decision", "welfare", "alternatives", "who", "disagreement", "zeta", "calibration", "check", "certificate",
+    "decision", "welfare", "alternatives", "who", "disagreement", "check", "certificate", "calibration", "zeta",
     "record",
 )  # fmt: skip
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
@@ -227,9 +229,11 @@ def test_defer(visit: Opener, level: float) -> None:
     rows = round(6400 * entry["share"])
     low, high = (entry["welfare"] + side * NormalDist().inv_cdf(0.975) * entry["se"] for side in (-1, 1))
     text = found.text("#s-defer")
-    assert f"above {level:.2f}, {rows:,} rows" in text
-    worth = f"worth {entry['welfare']:.4f} per row (95 % interval {low:.4f} to {high:.4f})"
-    assert worth in text
+    if entry["share"] > 0:
+        assert f"above {level:.2f}, {rows:,} rows" in text
+        assert f"worth {entry['welfare']:.4f} per row (95 % interval {low:.4f} to {high:.4f})" in text
+    else:
+        assert f"above {level:.2f}, no row goes to a person" in text
     assert found.text('.cards [data-show="count"]') == f"{rows:,}"
     assert found.text("#defer-out") == f"{level:.2f}"
     assert found.page.locator('#histogram [data-mark="threshold"]').get_attribute("x") == f"{100 * level:g}%"
@@ -287,13 +291,30 @@ def recompute(summary: dict[str, Any], costs: list[float], level: float = 0.95) 
     )
 
 
+def at_costs(summary: dict[str, Any], costs: list[float]) -> dict[str, Any]:
+    """The summary of the same policy had the costs been others: what the advice of the page must follow."""
+    wanted, k = recompute(summary, costs), len(costs)
+    change = np.array(costs) - [action["cost"] for action in summary["actions"]]
+    best, moments = int(np.argmax(wanted.values)), summary["moments"]
+    changed = []
+    for a, item in enumerate(summary["alternatives"][:k]):
+        low, high = wanted.bands[a]
+        reach = np.interp(0.95, summary["bands"]["level"], summary["bands"]["reach"])
+        numbers_of = {"value": wanted.values[a], "gain": wanted.gains[a], "gain_se": (high - low) / (2 * reach)}
+        sure = {"gain_quantiles": wanted.gain_quantiles[a].tolist(), "chance": wanted.chances[a], "best": a == best}
+        changed.append(item | numbers_of | sure)
+    mean = np.array(moments["mean"]) - np.r_[0.0, change, np.zeros(k)]
+    moments = moments | {"mean": mean.tolist()}
+    return summary | {"alternatives": changed, "moments": moments}
+
+
 @pytest.mark.parametrize(
     ("name", "make", "costs", "places"),
     [
         ("two_actions", two_actions, [0.0, 300.0], 0),
         ("two_actions", two_actions, [0.0, 1500.0], 0),
         ("three_actions", three_actions, [0.0, 0.02, 0.05], 4),
-        ("ten_actions", ten_actions, [0.1, 0.0, -0.05, 0.3, 0.0, 0.0, 0.02, 0.4, 0.0, 0.25], 4),
+        ("ten_actions", ten_actions, [0.1, 0.0, 0.05, 0.3, 0.0, 0.0, 0.02, 0.4, 0.0, 0.25], 4),
     ],
 )
 def test_costs(visit: Opener, name: str, make: Callable[[], dict[str, Any]], costs: list[float], places: int) -> None:
@@ -305,7 +326,11 @@ def test_costs(visit: Opener, name: str, make: Callable[[], dict[str, Any]], cos
     best = int(np.argmax(wanted.values))
     assert found.text('.cards [data-show="value"]') == written_as(wanted.worth, places)
     assert found.text('.cards [data-show="span"]') == span(wanted.quantiles, 0.9, places)
-    assert found.text('.cards [data-show="gain"]') == written_as(wanted.gains[best], places)
+    assert found.text('.cards [data-show="gain"]') == numbers.amount(wanted.gains[best], places, signed=True)
+    found.set("#level", "95")
+    said = " ".join(str(advice(read(at_costs(summary, costs)))).split())
+    assert f"{found.text('#s-advice')} {found.text('#s-reason')}" == said
+    found.set("#level", "90")
     assert found.text('.cards [data-show="gain_span"]') == span(wanted.gain_quantiles[best], 0.9, places)
     sure = min(wanted.chances)  # of being better than every single action
     assert found.text('.cards [data-show="chance"]') == numbers.chance(sure).replace("\u00a0", " ")
@@ -349,12 +374,22 @@ def test_costs_move_the_forest(visit: Opener) -> None:
     assert not found.page.locator('#forest [data-point="2"]').is_visible()
 
 
-def test_bad_cost_is_told_and_ignored(visit: Opener) -> None:
+def test_a_cleared_or_negative_cost_is_told_and_that_of_the_fit_used(visit: Opener) -> None:
     found = visit("two_actions")
     before = found.text("#decision .cards")
+    found.set("#cost-1", "3000")
+    assert found.text("#decision .cards") != before
+    for bad in ("", "-5"):
+        found.set("#cost-1", bad)
+        assert found.page.locator("#cost-1").get_attribute("aria-invalid") == "true"
+        assert found.text("#bad-costs") == (
+            "arm = 1: a cost must be a number of 0 or more; 774, that of the fit, is used."
+        )
+        assert found.text("#decision .cards") == before
+        assert not found.page.locator("#changed").is_visible()
+    found.set("#cost-1", "774")
+    assert not found.page.locator("#bad-costs").is_visible()
     found.set("#cost-1", "")
-    assert found.page.locator("#cost-1").get_attribute("aria-invalid") == "true"
-    assert found.text("#decision .cards") == before
     found.page.locator("#reset").click()
     assert found.page.locator("#cost-1").input_value() == "774"
     assert found.page.locator("#cost-1").get_attribute("aria-invalid") is None
@@ -370,6 +405,7 @@ def test_reset(visit: Opener, name: str) -> None:
     assert found.text("main") != plain.text("main")
     found.page.locator("#reset").click()
     for selector in (
+        ".advice",
         ".lead",
         ".cards",
         "#s-welfare",
@@ -431,10 +467,10 @@ def test_sort_by_keyboard(visit: Opener) -> None:
     assert head.get_attribute("aria-sort") == "ascending"
     assert column() == sorted(values, key=lambda name: values[name])
     assert "Sorted by Value, ascending" in found.page.locator("#spoken").inner_text()
-    found.set("#cost-1", "-5000")  # the order is kept up as values change
-    wanted = recompute(two_actions(), [0.0, -5000.0])
-    assert wanted.values[1] > wanted.worth > wanted.values[0]
-    assert column() == ["everybody gets 0", "the policy", "everybody gets 1", "as logged"]
+    found.set("#cost-1", "5774")  # the order is kept up as values change
+    wanted = recompute(two_actions(), [0.0, 5774.0])
+    assert wanted.values[1] < wanted.worth < wanted.values[0]
+    assert column() == ["everybody gets 1", "the policy", "everybody gets 0", "as logged"]
     assert found.page.locator("#t-alternatives th[aria-sort]").count() == 1
 
 
@@ -613,3 +649,39 @@ def test_numbers_are_written_alike(visit: Opener) -> None:
         [[pytest.approx(value, rel=1e-12, abs=1e-12), label] for value, label in Scale(*scale).ticks()]
         for scale in scales
     ]
+
+
+# On a phone, and out of the page
+
+
+def test_nothing_is_cut_at_390_pixels_and_no_line_crosses_a_label(visit: Opener) -> None:
+    found = visit("three_actions", viewport={"width": 390, "height": 844})
+    cells = found.page.locator("#t-alternatives [data-cell]")
+    boxes = [cells.nth(i).bounding_box() for i in range(cells.count())]
+    assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+    assert found.text('#t-alternatives [data-row="0"] [data-cell="span"]').count(" to ") == 1
+    crossed = found.page.evaluate(
+        """() => [...document.querySelectorAll('#forest [data-mark="zero"]')].flatMap((line) => {
+             const l = line.getBoundingClientRect();
+             return [...document.querySelectorAll('#forest text')].filter((t) => {
+               const b = t.getBoundingClientRect();
+               const beside = l.left >= b.right || l.right <= b.left;
+               return b.width > 0 && !beside && l.top < b.bottom - 3 && l.bottom > b.top + 3;
+             }).map((t) => t.textContent);
+           })"""
+    )
+    assert crossed == []
+
+
+def test_tables_are_downloaded_and_marks_have_tooltips(visit: Opener) -> None:
+    found = visit("two_actions")
+    with found.page.expect_download() as waiting:
+        found.page.locator("#c-alternatives button.download").click()
+    assert waiting.value.suggested_filename == "alternatives.csv"
+    lines = Path(waiting.value.path()).read_text(encoding="utf-8-sig").splitlines()
+    summary = two_actions()
+    assert lines[0].startswith("Who gets what")
+    assert f"{summary['alternatives'][0]['gain']:.6g}"[:6] in lines[2]
+    assert found.page.locator(".shares rect title").count() > 0
+    assert found.page.locator('th[title="Chance that the policy is better than this"]').count() == 1
+    assert found.errors == []

@@ -74,7 +74,8 @@ def test_counts_as_json() -> None:
     decided = Decided(rows=4, deferred=1, gain=2.0)
     decided.taken.update(["a", "a", "b", "b"])
     assert decided.to_dict() == {
-        "rows": 4, "actions": {"a": 2, "b": 2}, "deferred": 1, "mean_expected_gain": 0.5, "filled_in": {},
+        "rows": 4, "actions": {"a": 2, "b": 2}, "deferred": 1, "mean_expected_gain": 0.5, "review_value": None,
+        "filled_in": {},
     }  # fmt: skip
 
 

@@ -24,9 +24,10 @@ from gbpl.value.dependence import DRAWS
 
 N = 240
 KEYS = [
-    "format", "title", "created", "data", "roles", "actions", "default", "welfare", "alternatives", "bands", "moments",
-    "who", "tree", "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "certificate",
-    "settings", "versions", "seconds", "check", "warnings",
+    "format", "title", "created", "data", "roles", "actions", "default", "unit", "welfare", "alternatives", "bands",
+    "moments", "who", "tree", "disagreement", "review", "reviewed", "overlap", "sensitivity", "zeta_path",
+    "calibration", "certificate",
+    "settings", "versions", "seconds", "check", "advice", "warnings",
 ]  # fmt: skip
 
 
@@ -199,7 +200,7 @@ def test_rows_and_roles_are_told(study):
     assert data["features"] == ["age", "sex", "vip", "noise"]
     assert any("missing in" in note for note in data["notes"])
     assert "11 rows without an outcome (earnings) left out" in data["notes"]
-    assert study.summary["title"] == "jtpa.csv: who gets which arm"
+    assert study.summary["title"] == "jtpa.csv: who should get which action (arm)"
     raw = frame(lost=11).dropna(subset=["earnings"])
     for number, item in enumerate(study.summary["actions"]):
         assert item["label"] == ["control", "mail"][number]

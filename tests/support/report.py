@@ -88,7 +88,7 @@ def example(
     return plain(
         {
             "format": 1,
-            "title": f"{source}: who gets which {'action' if not logged else 'arm'}",
+            "title": f"{source}: who should get which {'action' if not logged else 'arm'}",
             "created": "2026-11-15",
             "data": data_of(source, rows, features, logged, outcome, labels, propensities, weak),
             "actions": [

@@ -101,7 +101,10 @@ def test_a_name_belongs_to_one_column(frame: Any) -> None:
 
 
 def test_nearest_column() -> None:
-    with pytest.raises(TableError, match=r"^jtpa.csv has no column 'earning'; did you mean 'earnings'\?$"):
+    with pytest.raises(
+        TableError,
+        match=r"^jtpa.csv has no column 'earning'; did you mean 'earnings'\? Its columns are 'age', 'earnings'$",
+    ):
         require_columns(["age", "earning"], ["age", "earnings"], "jtpa.csv")
     with pytest.raises(TableError, match=r"no column 'AGE'; did you mean 'age'\?"):
         require_columns(["AGE"], ["age", "earnings"], "x")
@@ -109,7 +112,7 @@ def test_nearest_column() -> None:
         require_columns([" Age"], ["age ", "earnings"], "x")
     with pytest.raises(TableError, match=r"no column 'zzz'; its columns are 'c0', .*'c9' and 2 more$"):
         require_columns(["zzz"], [f"c{i}" for i in range(12)], "x")
-    with pytest.raises(TableError, match=r"no column 'p' \(nor 1 more, such as 'q'\); it has no columns"):
+    with pytest.raises(TableError, match=r"no column 'p' \(nor 'q'\); it has no columns"):
         require_columns(["p", "q"], [], "x")
     with pytest.raises(TableError, match=r"no column 'earnings'; did you mean 'EARNINGS'\?"):
         require_columns(["earnings"], ["AGE", "EARNINGS"], "x")
@@ -123,7 +126,7 @@ def test_one_column_that_looks_like_a_header() -> None:
         require_columns(["age"], ["age;sex"], "x.csv")
     with pytest.raises(TableError, match=r"; give another delimiter, such as --delimiter tab$"):
         require_columns(["age"], ["last, first\tage\tsex"], "x.csv")
-    with pytest.raises(TableError, match=r"no column 'ages'; did you mean 'age'\?$"):
+    with pytest.raises(TableError, match=r"no column 'ages'; did you mean 'age'\? Its columns are 'age'$"):
         require_columns(["ages"], ["age"], "x.csv")
-    with pytest.raises(TableError, match=r"; did you mean 'age, in years'\?$"):
+    with pytest.raises(TableError, match=r"; did you mean 'age, in years'\? Its columns are"):
         require_columns(["age in years"], ["age, in years", "sex"], "x.csv")

@@ -246,7 +246,7 @@ def test_other_encodings(tmp_path: Path, encoding: str, monkeypatch: pytest.Monk
         ("a,b\n1,2\n".encode("utf-16-be"), "a NUL byte in line 1: .* --encoding utf-16"),
         (b"a,b\n1,2\n3,\0\n", "a NUL byte in line 3"),
         (b"PAR1....PAR1", "is a Parquet file; rename it"),
-        (b"PK\x03\x04....", "is a zip or Excel file; export it as CSV"),
+        (b"PK\x03\x04....", "is a zip or Excel file; rename it to .xlsx, or export it as CSV"),
         (gzip.compress(b"a,b\n1,2\n", mtime=0), "is compressed; rename it to end in .gz"),
     ],
 )
@@ -293,7 +293,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
         read_table(tmp_path / "nowhere" / "people.csv")
     with pytest.raises(TableError, match="is a folder; name a file in it"):
         read_table(tmp_path)
-    for name in ("people.xlsx", "people", "people.parquet.gz", "people.gz"):
+    for name in ("people.ods", "people", "people.parquet.gz", "people.gz"):
         with pytest.raises(TableError, match=rf"{name} ends in .*, so its format is not known; those read are \.csv, "):
             read_table(written(tmp_path, "a\n1\n", name))
 

@@ -141,8 +141,8 @@ def test_outputs_that_cannot_be(tmp_path: Path) -> None:
     os.link(path, tmp_path / "hard.csv")
     (tmp_path / "soft.csv").symlink_to(path)
     for open_it in (check_output, open_writer):
-        with pytest.raises(TableError, match=r"o.xlsx ends in '.xlsx', so its format is not known; those written are"):
-            open_it(tmp_path / "o.xlsx")
+        with pytest.raises(TableError, match=r"o.ods ends in '.ods', so its format is not known; those written are"):
+            open_it(tmp_path / "o.ods")
         with pytest.raises(TableError, match=r"o ends in nothing"):
             open_it(tmp_path / "o")
         with pytest.raises(TableError, match=r"there is no folder .*nowhere, so o.csv cannot .*; make it first"):

@@ -345,7 +345,7 @@ def test_to_dict_is_json() -> None:
 
 def test_a_value_says_what_it_is_and_stays_so() -> None:
     value = Value(np.array([1.0, 3.0]), "dr")
-    assert str(value) == repr(value) == "value 2 (se 1, 95 % interval 0.04004 to 3.96, dr, 2 rows)"
+    assert str(value) == repr(value) == "value 2.00 (se 1.00, 95 % interval 0.04 to 3.96, dr, 2 rows)"
     with pytest.raises(FrozenInstanceError):
         value.estimator = "ipw"  # type: ignore[misc]
 

@@ -17,12 +17,15 @@ from gbpl.cli.console import (
     held,
     print_json,
     progress_bar,
+    stderr,
     stdout,
     table,
     verbatim,
 )
 
 if TYPE_CHECKING:
+    from gbpl.frozen.file import SavedPolicy
+    from gbpl.report.advice import Advice
     from gbpl.study.decide_file import Decided
 
 __all__ = ["decide"]
@@ -32,21 +35,28 @@ __all__ = ["decide"]
 def decide(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="Policy file written by gbpl fit.")],
     new: Annotated[
-        Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file with the rows to decide.")
+        Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather, Arrow or Excel file with the rows to decide.")
     ],
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="FILE", help="File to write: .csv, .tsv, .parquet, .feather or .arrow."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="File to write: .csv, .tsv, .parquet, .feather, .arrow or .xlsx."
+        ),
     ],
     keep: Annotated[
         list[str] | None,
         typer.Option(metavar="COLUMN...", help="Columns to copy to the decisions, such as an id."),
     ] = None,
+    review: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Mark the N rows where a person's look is worth most; none if not given."),
+    ] = None,
     defer: Annotated[
         float | None,
         typer.Option(
             metavar="LEVEL",
-            help="Disagreement above which a person should decide, 0 to 1; as in the fit if not given.",
+            help="Instead of --review: the disagreement above which a person should decide, 0 to 1; as in the fit if "
+            "not given.",
         ),
     ] = None,
     encoding: Encoding = "utf-8",
@@ -63,6 +73,12 @@ def decide(
     """Decide new rows: action, chance of each action, disagreement, defer flag and expected gain."""
     if defer is not None and not 0.0 <= defer <= 1.0:
         raise ValueError(f"--defer must be from 0 to 1, got {defer:g}; try 0.8")
+    if review is not None and (review < 0 or defer is not None):
+        raise ValueError(
+            f"--review must be 0 or more rows, got {review}; try 200"
+            if review < 0
+            else "--review and --defer both say which rows a person looks at; give one of them"
+        )
     with held():
         from gbpl.frozen.file import load
         from gbpl.study.decide_file import decide_file
@@ -73,22 +89,45 @@ def decide(
         task = bar.add_task("deciding", total=None)
         decided = decide_file(
             loaded, new, out, keep=keep or (), defer=defer, encoding=encoding, delimiter=delimiter,
-            progress=lambda done, total: bar.update(task, completed=done, total=total), engine=engine,
+            progress=lambda done, total: bar.update(task, completed=done, total=total), engine=engine, review=review,
         )  # fmt: skip
+    advised = _advice(loaded)
     if as_json:
-        print_json(decided.to_dict() | {"file": str(out)})
-    else:
-        _print_counts(stdout(), decided, out)
+        print_json(decided.to_dict() | {"advice": None if advised is None else advised.to_dict(), "file": str(out)})
+        return
+    if advised is not None and advised.against:
+        stderr().say(f"[yellow]The report of this policy advises otherwise:[/] {verbatim(advised)}")
+    _print_counts(stdout(), decided, loaded, out)
 
 
-def _print_counts(console: Screen, decided: Decided, out: Path) -> None:
-    from gbpl.report.numbers import percent
+def _advice(policy: SavedPolicy) -> Advice | None:
+    """The advice of the study that the policy comes from; None without one."""
+    from gbpl.report.advice import advice
+    from gbpl.report.reading import read
+
+    return None if policy.summary is None else advice(read(policy.summary))
+
+
+def _print_counts(console: Screen, decided: Decided, policy: SavedPolicy, out: Path) -> None:
+    from gbpl.report.numbers import amount, percent, two_digits
+    from gbpl.report.reading import read
 
     shown = table("action", "rows", "share", title=f"{decided.rows:,} rows decided")
     for label, count in decided.taken.items():
         shown.add_row(verbatim(label), f"{count:,}", percent(count / decided.rows))
     console.print(shown)
-    if decided.deferred is not None:
+    study = None if policy.summary is None else read(policy.summary)
+    sign = "" if study is None else study.unit.sign
+    if decided.gain is not None and study is not None:
+        total = amount(two_digits(decided.gain), None, sign, signed=True)
+        console.say(f"Expected gain over giving everybody {verbatim(study.default)}: about {total} in all.")
+    if decided.review_value is not None:
+        worth = amount(two_digits(decided.review_value), None, sign)
+        console.say(
+            f"{decided.deferred:,} of them are marked for a person to review, where a look is worth most: at most "
+            f"about {worth} in all, if it finds the best action each time."
+        )
+    elif decided.deferred:
         share = percent(decided.deferred / decided.rows)
         console.say(f"{decided.deferred:,} of them ({share}) are close calls for a person to review.")
     for name, count in decided.counts.items():

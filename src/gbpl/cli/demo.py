@@ -50,7 +50,7 @@ def demo(
     """Simulate an e-mail trial with known truth, learn from it, explain the policy, and write a report."""
     if not LEAST_ROWS <= rows <= MOST_ROWS:
         raise ValueError(f"--rows must be from {LEAST_ROWS} to {MOST_ROWS:,}, got {rows}; try 2000")
-    parse.check_settings(seed, 0.8, None)
+    parse.check_settings(seed, None, None)
     from gbpl.cli.fit import check_out, write_study
 
     check_out(out)
@@ -66,7 +66,7 @@ def demo(
     design = EmailDesign()
     trial = design.frame(rows, seed=seed, as_frame="arrow")
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}
-    study = learn(trial, **roles, seed=seed, source="trial.csv")
+    study = learn(trial, **roles, seed=seed, source="trial.csv", unit="visits", per="customer")
     files = write_study(study, out / "trial.csv", out, frame=trial)
     print_study(console, study, files)
     console.print()

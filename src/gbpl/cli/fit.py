@@ -36,6 +36,7 @@ from gbpl.cli.roles import (
     Outcome,
     Outcomes,
     Propensity,
+    Review,
     Seed,
     Weight,
     check_models,
@@ -84,7 +85,9 @@ def write_study(
             write_frame(data, frame)
         study.save(stage / NAMES["policy"])
         study.report(stage / NAMES["report"])
-        decide_file(study.policy, data, stage / NAMES["decisions"], encoding=encoding, delimiter=delimiter)
+        review = (study.summary["reviewed"] or {}).get("asked")
+        decided = stage / NAMES["decisions"]
+        decide_file(study.policy, data, decided, encoding=encoding, delimiter=delimiter, review=review)
         text = as_json_text(study_json(study, files))
         (stage / NAMES["summary"]).write_text(text + "\n", encoding="utf-8")
     return files
@@ -123,12 +126,31 @@ def fit(
             metavar="LOW HIGH", help="Lowest and highest possible outcome, for a certificate.", rich_help_panel=GIVEN
         ),
     ] = None,
+    review: Review = None,
     defer: Annotated[
-        float,
+        float | None,
         typer.Option(
-            metavar="LEVEL", help="Disagreement above which a person should decide, 0 to 1.", rich_help_panel=OUTPUT
+            metavar="LEVEL",
+            help="Instead of --review: the disagreement above which a person should decide, 0 to 1.",
+            rich_help_panel=OUTPUT,
         ),
-    ] = 0.8,
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Title of the report.", rich_help_panel=OUTPUT)
+    ] = None,
+    unit: Annotated[
+        str | None,
+        typer.Option(metavar="SIGN", help="Unit of the outcome, such as $ or visits.", rich_help_panel=OUTPUT),
+    ] = None,
+    per: Annotated[
+        str | None, typer.Option(metavar="NOUN", help="What a row is, such as customer.", rich_help_panel=OUTPUT)
+    ] = None,
+    population: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="How many to give totals for; the rows of the table if not given.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -174,6 +196,9 @@ def fit(
         raise ValueError("--confounding is for a log of actions; with --outcomes nothing is hidden")
     with held():
         from gbpl.cli.messages import print_study, study_json
+        from gbpl.study.options import Wording, check_review
+    check_review(review, defer)
+    Wording(title, unit, per, population)
     table, roles = read_by_roles(
         data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
         weight=weight, group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
@@ -182,8 +207,9 @@ def fit(
         from gbpl.study.study import learn
     with warnings_shown(as_json):
         study = learn(
-            table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-            seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
+            table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
+            outcome_range=outcome_range, title=title, unit=unit, per=per, population=population, seed=seed,
+            source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
             **estimator_of(models, seed, confounding, keep_outliers),
         )  # fmt: skip
     with stderr().status("writing"):

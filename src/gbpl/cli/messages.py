@@ -11,13 +11,14 @@ from rich.tree import Tree
 
 from gbpl.cli.check import print_check
 from gbpl.cli.console import Screen, table, verbatim
+from gbpl.decisions.decisions import NOBODY
 from gbpl.report.confounding import confounding_words
 from gbpl.report.numbers import chance, interval, number, percent
 from gbpl.report.reading import LEVEL, read
 from gbpl.report.reading import Study as Reading
 from gbpl.report.sections import decision
 from gbpl.report.tree import Branch, grown
-from gbpl.report.words import important, tree_words
+from gbpl.report.words import any_limited, important, reviewed_words, tree_words
 
 if TYPE_CHECKING:
     from gbpl.study.study import Study
@@ -44,16 +45,18 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "warnings": summary["warnings"],
         "actions": summary["actions"],
         "default": summary["actions"][summary["default"]]["label"],
+        "advice": summary["advice"],
         "welfare": {
             "estimate": reading.welfare["estimate"], "se": reading.welfare["se"], "level": LEVEL,
             "interval": span(reading.welfare["quantiles"]), "net_of_cost": reading.welfare["net_of_cost"],
         },
         "alternatives": [
-            {name: item[name] for name in ("label", "value", "se", "gain", "gain_se", "chance", "best")}
+            {name: item[name] for name in ("label", "share", "value", "se", "gain", "gain_se", "chance", "best")}
             | {"gain_interval": span(item["gain_quantiles"])}
             for item in reading.alternatives
         ],
         "deferred": {"level": study.policy.rule.defer, "share": _deferred(study)},
+        "reviewed": summary["reviewed"],
         "overlap": None if summary["overlap"] is None
         else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
         "sensitivity": reading.summary["sensitivity"],
@@ -79,11 +82,15 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
     dropped = f", {data['dropped']:,} more left out" if data["dropped"] else ""
     decide = "1 column decides" if len(data["features"]) == 1 else f"{len(data['features'])} columns decide"
     console.say(f"{data['rows']:,} rows{dropped}, {decide}.\n", style="dim")
+    console.say(f"[bold]{verbatim(sentences['advice'].headline)}[/]{verbatim(sentences['advice'].reason)}")
+    for caution in sentences["cautions"]:
+        console.say(f"[yellow]{verbatim(caution)}[/]")
+    console.print()
     verdict = f"{sentences['verdict']}{sentences['verdict_gain']}"
     for sentence in (sentences["given"], sentences["limited"], sentences["worth"], verdict):
         if sentence is not None:
             console.say(verbatim(sentence))
-    _close_calls(console, study)
+    _close_calls(console, study, reading)
     console.print()
     _alternatives(console, reading)
     _who(console, reading)
@@ -98,15 +105,17 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
             console.print(f"  {verbatim(f'{path!s:<{width}}')}  [dim]{name}[/]", soft_wrap=True)
 
 
-def _close_calls(console: Screen, study: Study) -> None:
-    share, level = _deferred(study), study.policy.rule.defer
-    if share is None:
-        return
-    console.say(
-        f"{percent(share)} of the rows are close calls (disagreement above {level:g}): have a person look at them."
-        if share
-        else f"No row has a disagreement above {level:g}: there are no close calls."
-    )
+def _close_calls(console: Screen, study: Study, reading: Reading) -> None:
+    """Rows for a person, where somebody asked for them."""
+    reviewed, share, level = reading.summary["reviewed"], _deferred(study), study.policy.rule.defer
+    if reviewed is not None:
+        console.say(verbatim(reviewed_words(reading, reviewed)))
+    elif share is not None and level < NOBODY:
+        console.say(
+            f"{percent(share)} of the rows are close calls (disagreement above {level:g}): have a person look at them."
+            if share
+            else f"No row has a disagreement above {level:g}: there are no close calls."
+        )
 
 
 def _alternatives(console: Screen, reading: Reading) -> None:
@@ -120,7 +129,8 @@ def _alternatives(console: Screen, reading: Reading) -> None:
         )  # fmt: skip
     console.print(shown)
     if any(item["best"] for item in reading.alternatives):
-        console.print("* the best single action\n", style="dim")
+        what = "of these within the capacity" if any_limited(reading) else "single action"
+        console.print(f"* the best {what}\n", style="dim")
 
 
 def _who(console: Screen, reading: Reading) -> None:

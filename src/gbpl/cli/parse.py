@@ -46,11 +46,11 @@ def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | di
     return by_action("--propensity", given)
 
 
-def check_settings(seed: int, defer: float, outcome_range: tuple[float, float] | None) -> None:
+def check_settings(seed: int, defer: float | None, outcome_range: tuple[float, float] | None) -> None:
     """Refuse wrong settings before minutes of work."""
     if not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"--seed must be a whole number from 0 to {LARGEST_SEED}, got {seed}; try 0")
-    if not 0.0 <= defer <= 1.0:
+    if defer is not None and not 0.0 <= defer <= 1.0:
         raise ValueError(f"--defer must be from 0 to 1, got {defer:g}; try 0.8")
     if outcome_range is not None:
         low, high = outcome_range

@@ -12,7 +12,7 @@ from gbpl.cli.console import held, stderr
 
 __all__ = [
     "GIVEN", "OUTPUT", "Action", "Controls", "Cost", "Data", "Exclude", "Features", "Group", "KeepOutliers", "Models",
-    "Outcome", "Outcomes", "Propensity", "Seed", "Weight", "check_models", "estimator_of", "read_by_roles",
+    "Outcome", "Outcomes", "Propensity", "Review", "Seed", "Weight", "check_models", "estimator_of", "read_by_roles",
 ]  # fmt: skip
 
 COLUMNS, GIVEN, OUTPUT = "Columns", "What is known about the actions", "Output"
@@ -20,7 +20,7 @@ Column = str | None
 Columns = list[str] | None
 MANY = "COLUMN..."
 Data = Annotated[
-    Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather or Arrow file; one person or case per row.")
+    Path, typer.Argument(metavar="DATA", help="CSV, Parquet, Feather, Arrow or Excel file; one person or case per row.")
 ]
 Outcome = Annotated[
     Column, typer.Option(metavar="COLUMN", help="The outcome; more is better.", rich_help_panel=COLUMNS)
@@ -87,6 +87,13 @@ KeepOutliers = Annotated[
         rich_help_panel=GIVEN,
     ),
 ]
+Review = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Mark the N rows where a person's look is worth most; none if not given.",
+        rich_help_panel=OUTPUT,
+    ),
+]  # fmt: skip
 Seed = Annotated[
     int, typer.Option(metavar="N", help="Seed of folds, initial weights and draws.", rich_help_panel=OUTPUT)
 ]

@@ -13,21 +13,22 @@ from gbpl.tables.roles import DRAW_SHARE
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["DEFER", "Decisions", "Rule"]
+__all__ = ["DEFER", "NOBODY", "Decisions", "Rule"]
 
-DEFER = 0.8  # disagreement above which a person decides; two actions: where fewer than 60 in 100 draws agree
+DEFER = 0.8  # disagreement to try: two actions, where fewer than 60 in 100 draws agree
+NOBODY = 1.0  # no disagreement is above it
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """How a policy is used: the default action, which rows go to a person, and the prices of limited actions.
 
-    Rows with a disagreement above `defer` are for a person. `prices`, in outcome units and one per action, keep limited
-    actions within their capacity; 0 for the others.
+    Rows with a disagreement above `defer` are for a person; unless a level is given, none are. `prices`, in outcome
+    units and one per action, keep limited actions within their capacity; 0 for the others.
     """
 
     default: int = 0
-    defer: float = DEFER
+    defer: float = NOBODY
     prices: tuple[float, ...] = ()
 
 
@@ -39,9 +40,9 @@ class Decisions:
     columns. `draw_share` is the share of posterior draws that would take each action: how sure the decision is, and no
     propensity, because the action is not drawn by it. `probability` are those of a randomized policy, where a rule was
     given one (`map_rule`). `disagreement` says how split the draws are, `deferred` which rows are for a person,
-    `expected_gain` what the action is expected to gain over the default one, net of costs, and `inclusion`, under
-    limited capacity, the share of draws that would give the row any other action than the default one. `counts` says
-    how many values were filled in.
+    `expected_gain` what the action is expected to gain over the default one, net of costs, `review_value` what a
+    person's look at the row is worth at most, in the same unit, and `inclusion`, under limited capacity, the share of
+    draws that would give the row any other action than the default one. `counts` says how many values were filled in.
     """
 
     action: np.ndarray
@@ -52,6 +53,7 @@ class Decisions:
     deferred: Bool[np.ndarray, " row"] | None = None
     expected_gain: Float[np.ndarray, " row"] | None = None
     inclusion: Float[np.ndarray, " row"] | None = None
+    review_value: Float[np.ndarray, " row"] | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -74,7 +76,7 @@ class Decisions:
         for words, table in ((DRAW_SHARE, self.draw_share), ("probability of", self.probability)):
             if table is not None:
                 columns |= {f"{words} {label}": table[:, a] for a, label in enumerate(self.actions.tolist())}
-        for name in ("disagreement", "deferred", "expected_gain", "inclusion"):
+        for name in ("disagreement", "deferred", "expected_gain", "review_value", "inclusion"):
             if (column := getattr(self, name)) is not None:
                 columns[name.replace("_", " ")] = column
         return columns

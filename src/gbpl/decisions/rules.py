@@ -17,11 +17,11 @@ from gbpl.decisions.decisions import DEFER, Decisions
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int
+    from jaxtyping import Bool, Float, Int
 
 __all__ = [
     "DEFERRED", "ROUNDING", "apply_costs", "check_alpha", "check_column_number", "check_probabilities",
-    "column_numbers", "defer_rule", "disagreement", "leaving_probability", "map_rule", "threshold_rule",
+    "column_numbers", "defer_rule", "disagreement", "largest", "leaving_probability", "map_rule", "threshold_rule",
 ]  # fmt: skip
 
 DEFERRED = -1  # in an array of column numbers: handed to a person
@@ -129,6 +129,19 @@ def defer_rule(
     decided = action if isinstance(action, Decisions) else Decisions.of_columns(before, int(before.max(initial=0)) + 1)
     away = (split > level) | (before == DEFERRED)
     return replace(decided, deferred=away, disagreement=split)
+
+
+def largest(values: Float[np.ndarray, " row"], count: int) -> Bool[np.ndarray, " row"]:
+    """True for the `count` rows of largest value, those of equal value by their order; rows worth nothing are left out.
+
+    >>> largest(np.array([0.2, 0.0, 0.5, 0.2]), 2).tolist()
+    [True, False, True, False]
+    """
+    if isinstance(count, bool) or not isinstance(count, numbers.Integral) or count < 0:
+        raise ValueError(f"review must be a number of rows, 0 or more, got {count!r}; try 200")
+    chosen = np.zeros(len(values), bool)
+    chosen[np.argsort(-values, kind="stable")[: int(count)]] = True
+    return chosen & (values > 0.0)
 
 
 def apply_costs(

@@ -15,6 +15,7 @@ from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
 from gbpl.estimators.base import Policy
 from gbpl.estimators.check import check_training
+from gbpl.estimators.summary import PolicySummary, summarize_policy
 from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
 from gbpl.frozen.file import SavedPolicy
@@ -283,6 +284,14 @@ class FittedPolicy(Policy):
             error *= np.sqrt(value.freedom / np.random.default_rng([seed, 4]).chisquare(value.freedom, draws))
         what = "population welfare" if baseline is None else "gain in population welfare"
         return Draws(value.estimate + value.se * error, f"{what} of the {rule} policy")
+
+    def summary(self) -> PolicySummary:
+        """The policy on one page, as text, in a notebook, or with `to_latex`: rows, clusters, seeds, values, gains.
+
+        Values and gains are those of `cross_fitted_value` and `gains`; what they assume is listed.
+        """
+        self._committee_training("summary", "dr")
+        return summarize_policy(self)
 
     def check(self, *, names: Sequence[str] | None = None, seed: int = 0, progress: bool | None = None) -> CheckReport:
         """Try to break the result on the rows of the fit: a `CheckReport` with a verdict in words for each test.

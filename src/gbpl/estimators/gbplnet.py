@@ -32,6 +32,7 @@ from gbpl.passes.fit import fit_large
 from gbpl.passes.parquet import ParquetRows
 from gbpl.passes.rows import ArrayRows, RowSource
 from gbpl.path.plan import PathSettings
+from gbpl.runtime.keywords import answer_keywords
 from gbpl.surrogates import Surrogate
 from gbpl.tables.roles import Roles
 from gbpl.trees.forest import ForestFeatures
@@ -195,6 +196,7 @@ class GBPLNet(FittedPolicy):
 
     # -- fitting ------------------------------------------------------------------------------------------
 
+    @answer_keywords
     def fit(
         self,
         X: Any,

@@ -60,16 +60,14 @@ class Effects:
         """Draws that go with it."""
         return 0 if self.draw_weight is None else len(self.draw_weight)
 
-    def taken(self, x: np.ndarray, drawn: Float[np.ndarray, "draw row action"]) -> Int[np.ndarray, "row action"]:
-        """How many draws take each action, `drawn` being what the members add to each."""
+    def complete(self, x: np.ndarray, drawn: Float[np.ndarray, "draw row action"]) -> None:
+        """Add what is beside the members to `drawn`, what they add to each draw, in place."""
         assert self.draw_coefficient is not None
         assert self.functions is not None
         width = self.draw_coefficient.shape[1] - self.functions.shape[1]
         phi = effect_basis(x, self.knots, width).astype(np.float32)
         basis = np.concatenate([phi, rough_basis(x, self.functions)], axis=1)
         drawn += np.matmul(basis, self.draw_coefficient)
-        best, count = np.argmax(drawn, axis=2), drawn.shape[2]
-        return np.stack([np.count_nonzero(best == action, axis=0) for action in range(count)], axis=1)
 
 
 class _ReadyPart:
@@ -86,7 +84,12 @@ class _ReadyPart:
         self.widest = max([self.form.widest] + [drawn.shape[1] for drawn in self.drawn.values()])
 
     def add(
-        self, x: np.ndarray, deviation: np.ndarray, taken: np.ndarray | None, drawn: np.ndarray | None = None
+        self,
+        x: np.ndarray,
+        deviation: np.ndarray,
+        taken: np.ndarray | None,
+        drawn: np.ndarray | None = None,
+        prices: np.ndarray | None = None,
     ) -> None:
         """Add up one block of standardized rows, in place: the deviation, draws of actions, draws of effects."""
         for members, basis in self.form.bases(x):
@@ -97,14 +100,17 @@ class _ReadyPart:
             if taken is not None:
                 for place, member in enumerate(members.tolist()):
                     if member in self.drawn:
-                        self._count(basis if basis.ndim == 2 else basis[place], self.drawn[member], taken)
+                        self._count(basis if basis.ndim == 2 else basis[place], self.drawn[member], taken, prices)
 
-    def _count(self, basis: np.ndarray, drawn: np.ndarray, taken: Int[np.ndarray, "row action"]) -> None:
+    def _count(
+        self, basis: np.ndarray, drawn: np.ndarray, taken: Int[np.ndarray, "row action"], prices: np.ndarray | None
+    ) -> None:
         """Add one to the action of every draw; every squashing but that of the gaps keeps the order of raw outputs."""
         raw = basis @ drawn[:-1]
         raw += drawn[-1]
         raw = raw.reshape(len(basis), -1, self.form.last.shape[2])
-        raw = raw if self.ordered else self.advantage(raw)
+        raw = raw if self.ordered and prices is None else self.advantage(raw)
+        raw = raw if prices is None else raw - prices
         chosen = (raw[..., 0] >= 0.0).astype(np.int64) if raw.shape[-1] == 1 else np.argmax(raw, axis=-1)
         chosen += self.count * np.arange(len(basis))[:, None]
         taken += np.bincount(chosen.ravel(), minlength=taken.size).reshape(taken.shape)
@@ -134,16 +140,29 @@ class Committee:
         self.block = max(64, min(BLOCK, 1 << ((1 << 21) // widest).bit_length() - 1))
 
     def apply(
-        self, x: Float[np.ndarray, "row feature"], *, draws: bool
+        self,
+        x: Float[np.ndarray, "row feature"],
+        *,
+        draws: bool,
+        prices: Float[np.ndarray, " action"] | None = None,
+        loss: Float[np.ndarray, "row action"] | None = None,
     ) -> tuple[Float[np.ndarray, "row action"], Int[np.ndarray, "row action"] | None]:
-        """Deviation from uniform, and how many draws take each action, one block of rows per core at a time."""
+        """Deviation from uniform, and how many draws take each action, one block of rows per core at a time.
+
+        Draws take the action that is best less its price, of effects in outcome units, else in units of deviation.
+        With draws of effects, `loss` is filled with E[max_b effect_b] - E[effect_a], what each action is expected to
+        lose, net of prices.
+        """
         deviation = np.zeros((len(x), self.count))
         some = any(part.drawn for part in self.parts) or (self.effects is not None and self.effects.draw_count > 0)
         taken = np.zeros((len(x), self.count), np.int64) if draws and some else None
 
         def compute(start: int) -> None:
             rows = slice(start, start + self.block)
-            self._block(x[rows], deviation[rows], None if taken is None else taken[rows])
+            self._block(
+                x[rows], deviation[rows], None if taken is None else taken[rows], prices,
+                None if loss is None else loss[rows],
+            )  # fmt: skip
 
         starts = range(0, len(x), self.block)
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -158,16 +177,30 @@ class Committee:
                     list(pool.map(compute, starts))
         return deviation, taken
 
-    def _block(self, x: np.ndarray, deviation: np.ndarray, taken: np.ndarray | None) -> None:
+    def _block(
+        self,
+        x: np.ndarray,
+        deviation: np.ndarray,
+        taken: np.ndarray | None,
+        prices: np.ndarray | None,
+        loss: np.ndarray | None,
+    ) -> None:
         x = (((x if self.columns is None else x[:, self.columns]) - self.mean) / self.scale).astype(np.float32)
         effects = self.effects
         of_effects = 0 if effects is None or taken is None else effects.draw_count
         drawn = np.zeros((of_effects, len(x), self.count), np.float32) if of_effects else None
         for part in self.parts:
-            part.add(x, deviation, taken if drawn is None else None, drawn)
+            part.add(x, deviation, taken if drawn is None else None, drawn, prices)
         if effects is None:
             return
         deviation *= effects.slope
         deviation += effects.level
-        if taken is not None and drawn is not None:
-            taken += effects.taken(x, drawn)
+        if taken is None or drawn is None:
+            return
+        effects.complete(x, drawn)
+        if prices is not None:
+            drawn -= prices
+        best = np.argmax(drawn, axis=2)
+        taken += np.stack([np.count_nonzero(best == action, axis=0) for action in range(self.count)], axis=1)
+        if loss is not None:
+            loss[:] = drawn.max(axis=2).mean(axis=0)[:, None] - drawn.mean(axis=0)

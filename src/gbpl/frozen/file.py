@@ -60,9 +60,9 @@ class SavedPolicy(NumpyPolicy):
         with replacing(Path(path)) as name:
             name.write_bytes(content)
 
-    def to_onnx(self, path: str | Path) -> None:
+    def to_onnx(self, path: str | Path, *, encoded: bool = False) -> None:
         """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
-        to_onnx(self, path)
+        to_onnx(self, path, encoded=encoded)
 
     def report(self, path: str | Path | None = None) -> str:
         """The report of the study the policy comes from, one HTML page; written to `path` if there is one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,12 +15,16 @@ from gbpl.models.basis import spline_basis
 from gbpl.models.numpy_form import Forests, Networks
 from gbpl.runtime.files import replacing
 from gbpl.squashing import NO_PROBABILITY, gap_doubt
+from gbpl.tables.encoder import Encoder
+from gbpl.tables.features import NumberColumn
 from gbpl.version import __version__
 
 __all__ = ["FreezablePolicy", "to_onnx"]
 
 OPSET, IR = 17, 8  # old enough for onnxruntime 1.17
-FLOAT, INT64, DOUBLE = 1, 7, 11  # as onnx.TensorProto numbers them
+ML, ML_OPSET = "ai.onnx.ml", 2
+FLOAT, INT64, STRING, DOUBLE = 1, 7, 8, 11  # as onnx.TensorProto numbers them
+OURS = re.compile(r"[A-Za-z]+_\d+(_places)?|features|probability|action")  # names of steps and outputs
 ACTIVATIONS = {"tanh": "Tanh", "relu": "Relu", "silu": "Sigmoid", "cos": "Cos"}
 
 
@@ -164,8 +169,39 @@ def _squashed(graph: _Graph, raw: str, squashing: str, count: int) -> str:
     return graph("Div", graph("Add", graph("Mul", f, [-1.0, 1.0]), 1.0), 2.0)
 
 
-def _graph(policy: NumpyPolicy) -> _Graph:
+def input_names(encoder: Encoder) -> dict[str, str]:
+    """Raw columns and the inputs they are: the same name, but for one that a step of the graph has."""
+    return {name: f"column {name}" if OURS.fullmatch(name) else name for name in encoder.columns}
+
+
+def _encoded(graph: _Graph, encoder: Encoder) -> None:
+    """Raw columns, "row 1" each, to `features`, as `Encoder.apply`: NaN and "" are missing."""
+    features, names = [], input_names(encoder)
+    for part in encoder.parts:
+        x = names[part.name]
+        if isinstance(part, NumberColumn):
+            gone = graph("IsNaN", x)
+            features.append(graph("Where", gone, part.fill, x))
+            if part.missing:
+                features.append(graph("Cast", gone, to=DOUBLE))
+            continue
+        count = len(part.levels)
+        fallback = count if part.other else -1
+        absent = count + part.other if part.missing else fallback
+        place = {"": absent} | {level: number for number, level in enumerate(part.levels)}
+        levels = [number - part.single if number >= 0 else -1 for number in place.values()]
+        index = graph(
+            "LabelEncoder", x, domain=ML, keys_strings=list(place), values_int64s=levels,
+            default_int64=fallback - part.single if fallback >= 0 else -1,
+        )  # fmt: skip
+        features.append(graph("Cast", graph("Equal", index, np.arange(len(part.names))), to=DOUBLE))
+    graph("Concat", *features, axis=1, output="features")
+
+
+def _graph(policy: NumpyPolicy, encoder: Encoder | None) -> _Graph:
     graph, count = _Graph(), len(policy.actions_)
+    if encoder is not None:
+        _encoded(graph, encoder)
     # One row more, left out again at the end: in many versions of onnxruntime, TopK of no rows ends the process.
     rows = graph("Concat", "features", policy.mean[None], axis=0)
     x = graph("Cast", graph("Div", graph("Sub", rows, policy.mean), policy.scale), to=FLOAT)
@@ -191,17 +227,19 @@ def _graph(policy: NumpyPolicy) -> _Graph:
     return graph
 
 
-def to_onnx(policy: NumpyPolicy | FreezablePolicy, path: str | Path) -> None:
+def to_onnx(policy: NumpyPolicy | FreezablePolicy, path: str | Path, *, encoded: bool = False) -> None:
     """Write a policy, fitted or saved, as an ONNX file, whole or not at all.
 
-    Its input `features` is float64 "row feature": rounded to float32 before it is standardized, a date or an income
-    would lose digits. Its outputs are `probability`, float64 "row action", as of `predict_proba`, and `action`, int64
-    " row", the column number of what `decide` takes, prices of limited actions included. A row with a missing or
-    infinite feature has probabilities NaN and action -1. Posterior draws, and so who is deferred, are not in the file.
+    A policy that was learned from a table takes its raw columns: one input per column, of shape "row 1", float64 for
+    numbers (NaN where missing, 0 and 1 for booleans) and text for categories ("" where missing; new levels as in
+    `decide`). Any other, or with `encoded`, has one input `features`, float64 "row feature": rounded to float32
+    before it is standardized, a date or an income would lose digits. The outputs are
+    `probability`, float64 "row action", as of `predict_proba`, and `action`, int64 " row", the column number of what
+    `decide` takes, prices of limited actions included. A row with a missing or infinite feature has probabilities NaN
+    and action -1. Posterior draws, and so who is deferred, are not in the file.
 
-    A policy with an encoder takes encoded features here, `policy.encoder.apply(table)[0]`, and no table. Metadata, as
-    JSON: `actions`, and `features`, the names of the columns or null. All members see all rows of a call at once, so
-    give a few thousand at a time.
+    Metadata, as JSON: `actions`, `features`, the names of the features or null, and `inputs`, which input each raw
+    column is, or null. All members see all rows of a call at once, so give a few thousand at a time.
     """
     try:
         from onnx import helper, numpy_helper
@@ -219,16 +257,23 @@ def to_onnx(policy: NumpyPolicy | FreezablePolicy, path: str | Path) -> None:
             raise ValueError(f"the action {label!r} is a {type(label).__name__}; use text or numbers as labels")
     names = getattr(policy, "feature_names_in_", None) if policy.encoder is None else policy.encoder.names
     listed = None if names is None else [str(name) for name in names]
-    metadata = {"actions": policy.actions_.tolist(), "features": listed}
-    graph, value = _graph(policy), helper.make_tensor_value_info
+    encoder = None if encoded else policy.encoder
+    columns = None if encoder is None else input_names(encoder)
+    metadata = {"actions": policy.actions_.tolist(), "features": listed, "inputs": columns}
+    graph, value = _graph(policy, encoder), helper.make_tensor_value_info
+    inputs = [value("features", DOUBLE, ["row", len(policy.mean)])]
+    if encoder is not None and columns is not None:
+        kinds = [DOUBLE if isinstance(part, NumberColumn) else STRING for part in encoder.parts]
+        inputs = [value(name, kind, ["row", 1]) for name, kind in zip(columns.values(), kinds, strict=True)]
     whole = helper.make_graph(
         [helper.make_node(operator, inputs, outputs, **more) for operator, inputs, outputs, more in graph.steps],
         "policy",
-        [value("features", DOUBLE, ["row", len(policy.mean)])],
+        inputs,
         [value("probability", DOUBLE, ["row", len(policy.actions_)]), value("action", INT64, ["row"])],
         [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
     )
-    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR)
+    known = [helper.make_opsetid("", OPSET), *([] if encoder is None else [helper.make_opsetid(ML, ML_OPSET)])]
+    model = helper.make_model(whole, opset_imports=known, ir_version=IR)
     model.producer_name, model.producer_version = "gbpl", __version__
     helper.set_model_props(model, {name: json.dumps(values, allow_nan=False) for name, values in metadata.items()})
     with replacing(Path(path)) as name:

@@ -12,7 +12,7 @@ import numpy as np
 from gbpl.decisions.capacity import priced_action
 from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.decisions.gain import GainSlope
-from gbpl.decisions.rules import disagreement
+from gbpl.decisions.rules import disagreement, largest
 from gbpl.feedback.reach import beyond_reach, check_reach
 from gbpl.frozen.committee import Committee, Effects, Part
 from gbpl.squashing import simplex_projection
@@ -152,11 +152,49 @@ class NumpyPolicy:
     def _gain(self, deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"] | None:
         return None if self.gain is None else self.gain.gains(deviation, self.rule.default)
 
-    def decide(self, X: Any, *, defer: float | None = None) -> Decisions:
-        """Action, shares of draws, disagreement, whether a person should decide (above `defer`), and the expected gain.
+    def _prices(self) -> Float[np.ndarray, " action"] | None:
+        return np.array(self.rule.prices) if self.gain is not None and any(self.rule.prices) else None
 
-        Rows that get no score, because a value is beyond all that can be computed with, are counted and left to a
-        person, with the default action and nothing known about it.
+    def _taken(
+        self, x: Float[np.ndarray, "row feature"], loss: Float[np.ndarray, "row action"] | None = None
+    ) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "row action"] | None, Any]:
+        """Column numbers of the actions by the rule, expected gains, and how many draws take each action by it."""
+        prices = self._prices()
+        of_draws = prices
+        if prices is not None and self.effects is None and self.gain is not None and self.gain.slope > 0.0:
+            of_draws = prices / self.gain.slope
+        deviation, taken = self._committee.apply(x, draws=True, prices=of_draws, loss=loss)
+        gain = self._gain(deviation)
+        number = deterministic(deviation) if gain is None or prices is None else priced_action(gain, prices)
+        return number, gain, taken
+
+    def review_value(self, X: Any) -> Float[np.ndarray, " row"]:
+        """What a person's look at each row is worth at most, in outcome units: the expected loss of the decision.
+
+        It is the value of perfect information about the row, E[max_a effect_a(x)] - E[effect_decided(x)] over draws of
+        the effects (Howard 1966), net of the prices of limited actions: 0 where all draws agree, and small where the
+        actions are worth nearly the same, however split the draws are.
+        """
+        value = self.decide(X, review=0).review_value
+        assert value is not None
+        return value
+
+    def _losses(self, rows: int) -> Float[np.ndarray, "row action"]:
+        """Room for what each action is expected to lose."""
+        if self.effects is None or not self.effects.draw_count:
+            raise ValueError(
+                "the value of a review needs a policy that averages zetas (zeta='auto', eta='auto', a committee), "
+                "saved with posterior draws; fit it with GBPL()"
+            )
+        return np.zeros((rows, len(self.actions_)))
+
+    def decide(self, X: Any, *, defer: float | None = None, review: int | None = None) -> Decisions:
+        """Action, its chances, disagreement, whether a person should decide, and the expected gain.
+
+        A person should decide rows with a disagreement above `defer`; or, with a `review` of n, the n rows where a look
+        is worth most (`review_value`), and no other. Of the rule's own level there are none at 1. Rows that get no
+        score, because a value is beyond all that can be computed with, are counted and left to a person, with the
+        default action and nothing known about it.
         """
         level = self.rule.defer if defer is None else defer
         if not 0.0 <= level <= 1.0:
@@ -167,21 +205,23 @@ class NumpyPolicy:
             if not self.draw_count:  # nothing would say that they are for a person
                 check_reach(x, self.mean, self.scale)
             x, counts = np.where(far[:, None], self.mean, x), counts | {NO_SCORE: int(far.sum())}
-        deviation, taken = self._committee.apply(x, draws=True)
-        gain = self._gain(deviation)
-        if gain is not None and any(self.rule.prices):
-            number = priced_action(gain, np.array(self.rule.prices))
-        else:
-            number = deterministic(deviation)
+        loss = None if review is None else self._losses(len(x))
+        number, gain, taken = self._taken(x, loss)
         number = np.where(far, self.rule.default, number)
+        at = np.arange(len(x)), number
         share = None if taken is None else np.where(far[:, None], 1.0 / len(self.actions_), taken / self.draw_count)
         split = None if share is None else disagreement(share) if len(share) else np.zeros(0)
+        away = None if split is None else split > level
+        value = None if loss is None else np.where(far, 0.0, np.maximum(loss[at], 0.0))
+        if value is not None and review is not None:
+            away = largest(value, review)
         return Decisions(
             action=self.actions_[number],
             draw_share=share,
             disagreement=split,
-            deferred=None if split is None else (split > level) | far,
-            expected_gain=None if gain is None else np.where(far, 0.0, gain[np.arange(len(gain)), number]),
+            deferred=None if away is None else away | far,
+            expected_gain=None if gain is None else np.where(far, 0.0, gain[at]),
+            review_value=value,
             actions=self.actions_,
             counts=counts,
         )

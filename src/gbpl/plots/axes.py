@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gbpl.value.overlap import shorten
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
 __all__ = [
-    "BAND", "BAR", "axes_for", "finite_array", "legend_above", "new_figure", "one_per_item", "percent", "short_count",
+    "BAND", "BAR", "axes_for", "finite_array", "label_text", "legend_above", "new_figure", "one_per_item", "percent",
+    "short_count",
 ]  # fmt: skip
 
 BAND = "pointwise band"
@@ -52,6 +55,11 @@ def one_per_item(values: ArrayLike | None, name: str, count: int) -> np.ndarray 
 
 def percent(level: float) -> str:
     return f"{100.0 * level:.3g}%"
+
+
+def label_text(label: object, width: int) -> str:
+    """A user's label as matplotlib takes it: short, and a dollar sign is no mathematics."""
+    return shorten(label, width).replace("$", r"\$")
 
 
 def short_count(number: float) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.plots.axes import BAR, axes_for, legend_above, new_figure, percent, short_count
+from gbpl.plots.axes import BAR, axes_for, label_text, legend_above, new_figure, percent, short_count
 from gbpl.plots.colours import BLUE, GREY, ORANGE, PALE, RED
-from gbpl.value.overlap import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,14 +20,21 @@ __all__ = ["plot_overlap"]
 STRIPS = 6  # actions a picture of this height has room for
 
 
-def plot_overlap(report: OverlapReport, *, axes: Sequence[Axes] | None = None) -> tuple[Axes, ...]:
+def plot_overlap(report: OverlapReport | Any, *, axes: Sequence[Axes] | None = None) -> tuple[Axes, ...]:
     """Rows by propensity, those that took the action upwards and the others downwards; and welfare by clip level.
 
     With two actions the propensity is that of the second. With more, each action has a strip on a log axis, every
     side as high as its own largest bin and the first bin with all that is smaller; of more than six, the six of
     smallest effective size are drawn. The second Axes is there when the report has `welfare_by_clip`: welfare with
-    1.96 standard errors each way, and the effective size below each clip level.
+    1.96 standard errors each way, and the effective size below each clip level. In place of the report, `overlap_`, the
+    fitted policy or a study can be given.
     """
+    report = getattr(getattr(report, "fitted", report), "overlap_", report)
+    if not hasattr(report, "welfare_by_clip"):
+        raise ValueError(
+            f"plot_overlap takes a policy fitted to logged feedback, or its overlap_, got {type(report).__name__}; "
+            "where the outcomes of every action are known there is no overlap to show"
+        )
     count = 2 if report.welfare_by_clip else 1
     if axes is None:
         axes = new_figure().subplots(1, count, squeeze=False, width_ratios=(4, 3)[:count])[0]
@@ -40,11 +46,6 @@ def plot_overlap(report: OverlapReport, *, axes: Sequence[Axes] | None = None) -
     if count == 2:
         _welfare_by_clip(report, panels[1])
     return panels
-
-
-def _label(action: object, width: int) -> str:
-    """A user's label as matplotlib takes it: short, and a dollar sign is no mathematics."""
-    return shorten(action, width).replace("$", r"\$")
 
 
 def _shade_clipped(report: OverlapReport, ax: Axes) -> None:
@@ -59,7 +60,7 @@ def _shade_clipped(report: OverlapReport, ax: Axes) -> None:
 
 def _mirrored_rows(report: OverlapReport, ax: Axes) -> None:
     others, takers = report.histogram[1]
-    first, second = (_label(action, 12) for action in report.actions.tolist())
+    first, second = (label_text(action, 12) for action in report.actions.tolist())
     ax.stairs(takers, report.histogram_edges, fill=True, color=BLUE, label=f"took {second}")
     ax.stairs(-others, report.histogram_edges, fill=True, color=ORANGE, label=f"took {first}")
     ax.axhline(0.0, color=GREY, linewidth=0.8)
@@ -83,7 +84,7 @@ def _strips(report: OverlapReport, ax: Axes) -> None:
     for place in places:
         ax.axhline(float(place), color=GREY, linewidth=0.6)
     _shade_clipped(report, ax)
-    labels = [_label(action, 16) for action in report.actions[shown].tolist()]
+    labels = [label_text(action, 16) for action in report.actions[shown].tolist()]
     sizes = [f"{short_count(report.counts[a])} ({short_count(size[a])})" for a in shown]
     names = [f"{label}\n{text}" for label, text in zip(labels, sizes, strict=True)]
     ax.set_yticks(places, names, fontsize=8)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,11 +19,14 @@ __all__ = ["plot_sensitivity"]
 ROOM = 0.09  # of the width, for the label of a Gamma
 
 
-def plot_sensitivity(sensitivity: Sensitivity, *, gain: bool = True, ax: Axes | None = None) -> Axes:
+def plot_sensitivity(sensitivity: Sensitivity | Any, *, gain: bool = True, ax: Axes | None = None) -> Axes:
     """The bounds of the gain, or of the value, that widen with Gamma, inside those with their errors.
 
     With the gain, a line stands where the lower bound reaches zero (`breakdown`), if that is within the Gammas.
+    A fitted policy can be given in place of its `sensitivity()`.
     """
+    if callable(getattr(sensitivity, "sensitivity", None)):
+        sensitivity = sensitivity.sensitivity()  # type: ignore[union-attr]
     ax = axes_for(ax)
     gammas = np.array(sensitivity.gammas)
     if len(gammas) < 2 or np.any(np.diff(gammas) <= 0):

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["plot_coverage", "plot_eta", "plot_reliability", "plot_zeta_path"]
 
 
-def plot_zeta_path(path: ZetaPath, *, ax: Axes | None = None) -> Axes:
+def plot_zeta_path(path: ZetaPath | FittedPolicy, *, ax: Axes | None = None) -> Axes:
     """Welfare out of fold over zeta with one standard error each way; a dot's area is its weight in the fitted policy.
 
     With one entry for each zeta the weights are written above; where the path was fitted to scores with and without the
     doubly robust correction, each has its own line, with its total weight in the legend.
+    `path` is `zeta_path_`, or the fitted policy that has it.
     """
+    path = getattr(path, "zeta_path_", path)
     ax = axes_for(ax)
     names = ("zeta", "welfare", "welfare_se", "weight", "correction")
     columns = {name: np.asarray(getattr(path, name), np.float64) for name in names}

@@ -26,6 +26,7 @@ from gbpl.fitting.apply import filled, row_blocks
 from gbpl.posterior.chains import to_arviz
 from gbpl.posterior.problem import JointPosterior, MemberPosterior, PosteriorError
 from gbpl.posterior.row_sums import RowSums, WelfareRows
+from gbpl.report.numbers import ascii_number, decimal_places
 from gbpl.runtime.devices import check_not_forked
 from gbpl.surrogates import Surrogate, project_simplex
 from gbpl.value.evaluate import check_rule
@@ -81,7 +82,9 @@ class Draws:
 
     def __str__(self) -> str:
         low, high = self.interval() if len(self.values) >= 40 else (float("nan"), float("nan"))
-        return f"{self.about}: mean {self.mean:.4g}, sd {self.sd:.2g}, 95 % interval [{low:.4g}, {high:.4g}]"
+        places = decimal_places(self.sd)
+        mean, sd, low_end, high_end = (ascii_number(x, places) for x in (self.mean, self.sd, low, high))
+        return f"{self.about}: mean {mean}, sd {sd}, 95 % interval {low_end} to {high_end}"
 
 
 def _ruled(policy: Array, rule: str) -> Float[Array, "draw row action"]:
@@ -137,6 +140,16 @@ class Posterior:
         self.standardizer, self.surrogate, self.actions = standardizer, surrogate, actions
         self.default_draws = default_draws
         self.policy_weights = self.weights if policy_weights is None else np.asarray(policy_weights, float)
+
+    def __str__(self) -> str:
+        labels = ", ".join(map(str, self.actions.tolist()[:5])) + (", ..." if len(self.actions) > 5 else "")
+        members = len(self.policy_weights)
+        return (
+            f"posterior over policies by {self.method!r}: {len(self.actions)} actions ({labels}), {members} "
+            f"member{'s' if members != 1 else ''}, {self.default_draws} draws unless another number is asked for"
+        )
+
+    __repr__ = __str__
 
     @property
     def method(self) -> str:

@@ -87,7 +87,8 @@ def share_bar(shares: Sequence[float], slots: Slots, label: str, height: int = 1
     for slot, share in enumerate(shares):
         if share > 0.0:
             x, width = f"{100 * before:.4g}%", f"{100 * share:.4g}%"
-            marks.append(tag("rect", x=x, width=width, height=height, fill=f"url(#slot{slot})", class_="bar"))
+            said = tag("title", f"{slots.labels[slot]}: {percent(share)}")
+            marks.append(tag("rect", said, x=x, width=width, height=height, fill=f"url(#slot{slot})", class_="bar"))
         before += share
     return tag("svg", *marks, role="img", aria_label=label, class_="shares", height=height)
 
@@ -106,7 +107,8 @@ def disagreement_chart(edges: Sequence[float], counts: Sequence[Sequence[float]]
             if value > 0:
                 top, bottom = up.down(before + value, height), up.down(before, height)
                 marks.append(
-                    tag("rect", x=f"{100 * x:.5g}%", width=f"{100 * width:.5g}%", y=top, height=round(bottom - top, 2),
+                    tag("rect", tag("title", f"{slots.labels[slot]}: {count(value)} rows"), x=f"{100 * x:.5g}%",
+                        width=f"{100 * width:.5g}%", y=top, height=round(bottom - top, 2),
                         fill=f"url(#slot{slot})", class_="bar")
                 )  # fmt: skip
             before += value
@@ -144,7 +146,8 @@ def propensity_chart(
                 x, size = across.at(edges[b]), max(half * value / most, 1.0)
                 width, y = across.at(edges[b + 1]) - x, half - size if side else half
                 marks.append(
-                    tag("rect", x=f"{100 * x:.5g}%", width=f"{100 * width:.5g}%", y=round(y, 2), height=round(size, 2),
+                    tag("rect", tag("title", f"{number(edges[b])} to {number(edges[b + 1])}: {count(value)} rows"),
+                        x=f"{100 * x:.5g}%", width=f"{100 * width:.5g}%", y=round(y, 2), height=round(size, 2),
                         fill=f"url(#slot{slot})" if side else None,
                         class_="bar" if side else "bar faint")
                 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gbpl.report.numbers import UNKNOWN, number, percent
+from gbpl.report.numbers import UNKNOWN, amount, percent
 from gbpl.report.reading import LEVEL
 
 __all__ = ["Cell", "span"]
@@ -19,8 +19,8 @@ class Cell:
     name: bool = False
 
 
-def span(ends: tuple[float, float] | None, places: int | None) -> dict[str, str]:
+def span(ends: tuple[float, float] | None, places: int | None, unit: str = "") -> dict[str, str]:
     """Values for the places {low}, {high} and {level} of a sentence, and both ends as {span}."""
     low, high = (None, None) if ends is None else ends
-    written = {"low": number(low, places), "high": number(high, places), "level": percent(LEVEL)}
+    written = {"low": amount(low, places, unit), "high": amount(high, places, unit), "level": percent(LEVEL)}
     return written | {"span": UNKNOWN if ends is None else f"{written['low']} to {written['high']}"}

@@ -93,16 +93,17 @@ function drawForest(svg, rows, places, label) {
     if (name) name.classList.toggle("best", row.best);
     if (!row.known) return;
     set(marks[0], { cx: across(at(row.gain)) });
+    if (marks[0]) marks[0].querySelector("title").textContent = `${name.textContent}: ${number(row.gain, places)}`;
     set(marks[1], { x1: across(at(row.low)), x2: across(at(row.high)) });
   });
   const zero = at(0);
-  set(svg.querySelector('[data-mark="zero"]'), { x1: across(zero), x2: across(zero) });
+  svg.querySelectorAll('[data-mark="zero"]').forEach((line) => set(line, { x1: across(zero), x2: across(zero) }));
   [["worse", zero >= ROOM], ["better", zero <= 1 - ROOM]].forEach(([mark, fits]) => {
     const words = svg.querySelector(`[data-mark="${mark}"]`);
     words.setAttribute("x", across(zero));
     words.style.display = fits ? "" : "none";
   });
-  drawAxis(svg, low, high, 22, Number(svg.dataset.height));
+  drawAxis(svg, low, high, Number(svg.dataset.height), Number(svg.dataset.height));
   svg.setAttribute("aria-label", label);
 }
 

@@ -11,28 +11,36 @@ function chosenEntry(level) {
 // Values at the costs of the page. With u the weights of (policy, actions, shares) in a gain, its mean moves by what the
 // costs add, and its variance is u'Cu; quantiles move with the mean and widen with the standard deviation.
 function shifts() {
+  if (!figures.moments) return null;
   const change = state.costs.map((cost, a) => cost - figures.costs[a]);
-  if (!change.some((value) => value !== 0)) return null;
   const count = figures.labels.length;
   const { mean, covariance } = figures.moments;
-  const sd = (action, changes) => {
+  // Of the policy (own 1) less a mix of single actions.
+  const sd = (own, mix, changes) => {
     const u = new Array(1 + 2 * count).fill(0);
-    u[0] = 1;
-    changes.forEach((value, a) => { u[1 + count + a] = -value; });
-    if (action !== null) u[1 + action] = -1;
+    u[0] = own;
+    changes.forEach((value, a) => { u[1 + count + a] = -own * value; });
+    mix.forEach((share, a) => { u[1 + a] = -share; });
     const rows = covariance.map((row) => row.reduce((sum, c, j) => sum + c * u[j], 0));
     return Math.sqrt(Math.max(rows.reduce((sum, value, i) => sum + value * u[i], 0), 0));
   };
   const none = change.map(() => 0);
   const policy = -change.reduce((sum, value, a) => sum + value * mean[1 + count + a], 0);
   const ratio = (now, before) => (before > 0 ? now / before : 1);
+  const costOf = (mix) => mix.reduce((sum, share, a) => sum + share * change[a], 0);
   return {
     policy,
-    widen: ratio(sd(null, change), sd(null, none)),
-    gain: (action) => policy + change[action],
-    value: (action) => -change[action],
-    gainSd: (action) => sd(action, change),
-    gainWiden: (action) => ratio(sd(action, change), sd(action, none)),
+    changed: change.some((value) => value !== 0),
+    widen: ratio(sd(1, none, change), sd(1, none, none)),
+    gain: (mix) => policy + costOf(mix),
+    value: (mix) => -costOf(mix),
+    gainSd: (mix) => sd(1, mix, change),
+    gainWiden: (mix) => ratio(sd(1, mix, change), sd(1, mix, none)),
+    between: (mix, other) => {
+      const difference = mix.map((share, a) => share - other[a]);
+      const gain = difference.reduce((sum, share, a) => sum + share * mean[1 + a], 0) - costOf(difference);
+      return { gain, se: sd(0, difference, change) };
+    },
   };
 }
 
@@ -57,31 +65,34 @@ function bandOf(action, gain, se, level) {
 const plus = (value, shift) => (known(value) ? value + shift : null);
 
 function compute() {
-  const other = shifts();
+  const moments = shifts();
+  const other = moments && moments.changed ? moments : null;
   const { level } = state;
   const quantiles = other ? moved(figures.quantiles, other.policy, other.widen) : figures.quantiles;
   const rows = figures.alternatives.map((item, place) => {
     if (other && item.action === null) {
       return { place, action: null, known: false, value: null, gain: null, band: [null, null], chance: null };
     }
-    const gain = other ? plus(item.gain, other.gain(item.action)) : item.gain;
-    const own = other ? moved(item.quantiles, other.gain(item.action), other.gainWiden(item.action)) : item.quantiles;
+    const gain = other ? plus(item.gain, other.gain(item.mix)) : item.gain;
+    const own = other ? moved(item.quantiles, other.gain(item.mix), other.gainWiden(item.mix)) : item.quantiles;
     const [low, high] = interval(own, level) ?? [null, null];
-    const se = other && item.action !== null ? other.gainSd(item.action) : item.se;
+    const se = other && item.action !== null ? other.gainSd(item.mix) : item.se;
     return {
-      place, action: item.action, gain, low, high, band: bandOf(item.action, gain, se, level),
+      place, action: item.action, mix: item.mix, share: item.share, se, gain, low, high, band: bandOf(item.action, gain, se, level),
       widest: interval(own, 0.99), known: known(gain) && Boolean(own),
-      value: other ? plus(item.value, other.value(item.action)) : item.value,
-      chance: other && known(gain) ? chanceOf(gain, other.gainSd(item.action)) : item.chance,
+      value: other ? plus(item.value, other.value(item.mix)) : item.value,
+      chance: other && known(gain) ? chanceOf(gain, other.gainSd(item.mix)) : item.chance,
     };
   });
   let best = rows[figures.best] ?? null;
   if (other) best = rows.filter((row) => row.action !== null && known(row.value)).reduce((a, b) => (b.value > a.value ? b : a));
   rows.forEach((row) => { row.best = row === best; });
-  const single = rows.filter((row) => row.action !== null).map((row) => row.chance);
-  if (best) best.sure = single.every(known) ? Math.min(...single) : null;
+  const chances = rows.filter((row) => row.action !== null).map((row) => row.chance);
+  if (best) best.sure = chances.every(known) ? Math.min(...chances) : null;
   const [low, high] = interval(quantiles, level) ?? [null, null];
-  return { changed: Boolean(other), other, estimate: plus(figures.estimate, other ? other.policy : 0), low, high, rows, best };
+  const usual = rows[figures.usual] ?? null;
+  const single = best && usual && best !== usual && moments ? moments.between(best.mix, usual.mix) : null;
+  return { changed: Boolean(other), other, usual, single, estimate: plus(figures.estimate, other ? other.policy : 0), low, high, rows, best };
 }
 
 // Patterns have {number}, {number:b} and {user's text:name}, as in markup.py.
@@ -99,8 +110,9 @@ function fill(pattern, values) {
 const say = (id, key, values) => byId(id)?.replaceChildren(...fill(figures.patterns[key], { ...figures.names, ...values }));
 const sentence = (key, values) => fill(figures.patterns[key], { ...figures.names, ...values }).map((n) => n.textContent).join("");
 const show = (key, text) => all(`[data-show="${key}"]`).forEach((node) => { node.textContent = text; });
-const money = (value) => number(value, figures.places);
-const ends = (low, high) => (known(low) ? `${money(low)} to ${money(high)}` : UNKNOWN);
+const plain = (value) => number(value, figures.places);
+const money = (value, signed = false) => amount(value, figures.places, figures.unit.sign, signed);
+const ends = (low, high, write = money) => (known(low) ? `${write(low)} to ${write(high)}` : UNKNOWN);
 const level = () => percent(state.level);
 
 function verdictOf(best) {
@@ -110,8 +122,76 @@ function verdictOf(best) {
   return [key, badge];
 }
 
+// The best alternative in sentences, as in words.py.
+function rivalOf(best) {
+  const limited = known(best.share) && best.share < 1;
+  const others = ` by lot and ${figures.names.default} to the others`;
+  return {
+    best: figures.labels[best.action], rivals: figures.rivals,
+    how: limited ? "giving " : "giving everybody ", give: limited ? "Give " : "Give everybody ",
+    lot: limited ? ` to ${percent(best.share)} of the rows${others}` : "",
+  };
+}
+
+function totalOf(gain) {
+  const { sign, per, population } = figures.unit;
+  if (!known(gain) || !population) return "";
+  return `, about ${amount(twoDigits(gain * population), null, sign)} for ${count(population)}${per === "row" ? " rows" : ""}`;
+}
+
+// The rules of advice.py.
+function moreRows(gain, se) {
+  const { wanted, most } = figures.adviceLimits;
+  if (!figures.rows || !(gain > 0) || !(se > 0)) return null;
+  const times = ((wanted * se) / gain) ** 2 - 1;
+  return times > 0 && times <= most ? Math.trunc(twoDigits(figures.rows * times)) : null;
+}
+
+function adviceOf({ best, usual, single }) {
+  const { shown } = figures.adviceLimits;
+  const complete = (row) => row && known(row.gain) && known(row.se) && known(row.chance) && known(row.low);
+  if (!complete(best) || !complete(usual) || !known(best.sure)) return { key: "unknown", reasons: [], values: {} };
+  const singleChance = single ? chanceOf(single.gain, single.se) : null;
+  let key = usual.chance >= shown ? "policy" : "default";
+  if (singleChance !== null && singleChance >= shown) key = "single";
+  if (best.sure >= shown) key = "policy";
+  const more = key === "default" ? moreRows(usual.gain, usual.se) : null;
+  if (more !== null) key = "gather";
+  const settle = moreRows(best.gain, best.se);
+  const same = figures.only !== null && figures.only === (key === "single" ? best.action : usual.action);
+  let reasons = same ? ["why_same"] : [`why_${key}`];
+  if (key === "single") reasons = ["why_single", same ? "and_same" : best.sure > 0.5 && best.gain > 0 ? "and_better" : "and_worse"];
+  if (key === "policy") reasons = ["why_policy", ...(best.sure < shown && best !== usual ? ["and_unshown"] : [])];
+  const values = {
+    ...rivalOf(best), per: figures.unit.per, level: level(), chance: chance(best.sure), costs: money(best.gain),
+    more: count(more), settle: settle === null ? "" : `; about ${count(settle)} more rows would settle it`,
+    gain_d: money(usual.gain, true), low_d: money(usual.low), high_d: money(usual.high), chance_d: chance(usual.chance),
+    total_d: totalOf(usual.gain),
+  };
+  if (single) {
+    const wide = reach(state.level) * single.se;
+    Object.assign(values, {
+      gain_s: money(single.gain, true), low_s: money(single.gain - wide), high_s: money(single.gain + wide),
+      chance_s: chance(singleChance), total_s: totalOf(single.gain),
+    });
+  }
+  return { key, reasons, values };
+}
+
+function showAdvice(now) {
+  const { key, reasons, values } = adviceOf(now);
+  say("s-advice", `advise_${key}`, values);
+  byId("s-reason").replaceChildren(...reasons.flatMap((part) => fill(figures.patterns[part], { ...figures.names, ...values })));
+  byId("s-advice").parentElement.className = `advice ${key}`;
+  if (!now.usual) return;
+  show("usual", money(now.usual.gain, true));
+  show("usual_span", ends(now.usual.low, now.usual.high));
+  show("usual_total", totalOf(now.usual.gain).replace(/^, /, ""));
+}
+
 function showDecision({ changed, estimate, low, high, best }) {
-  const worth = { value: money(estimate), low: money(low), high: money(high), level: level() };
+  const { per } = figures.unit;
+  const worth = { value: money(estimate), low: money(low), high: money(high), level: level(), per };
   const net = figures.net || changed;
   say("s-worth", known(estimate) ? (net ? "worth_net" : "worth") : "worth_unknown", worth);
   say("s-welfare", "welfare", worth);
@@ -120,8 +200,8 @@ function showDecision({ changed, estimate, low, high, best }) {
   show("span", ends(low, high));
   if (!best) return;
   const gain = {
-    best: figures.labels[best.action], gain: money(best.gain), low: money(best.low), high: money(best.high),
-    chance: chance(best.sure), level: level(), best_value: money(best.value), value: worth.value,
+    ...rivalOf(best), gain: money(best.gain, true), low: money(best.low), high: money(best.high),
+    chance: chance(best.sure), level: level(), best_value: money(best.value), value: worth.value, per,
   };
   const [key, badge] = verdictOf(best);
   say("s-verdict", key, gain);
@@ -146,13 +226,14 @@ function showCell(row, name, text, value) {
 function showAlternatives({ estimate, rows }) {
   const table = byId("t-alternatives");
   if (!table) return;
-  showCell(table.querySelector(".policy"), "value", money(estimate), estimate);
+  showCell(table.querySelector(".policy"), "value", plain(estimate), estimate);
   rows.forEach((row) => {
     const line = table.querySelector(`[data-row="${row.place}"]`);
-    showCell(line, "value", money(row.value), row.value);
-    showCell(line, "gain", money(row.gain), row.gain);
-    showCell(line, "span", ends(row.low, row.high), row.low);
-    showCell(line, "band", ends(...row.band), row.band[0]);
+    showCell(line, "value", plain(row.value), row.value);
+    showCell(line, "gain", plain(row.gain), row.gain);
+    line.querySelector('[data-cell="span"]').dataset.label = `${level()} interval`;
+    showCell(line, "span", ends(row.low, row.high, plain), row.low);
+    showCell(line, "band", ends(...row.band, plain), row.band[0]);
     showCell(line, "chance", chance(row.chance), row.chance);
     line.querySelector(".tagged").hidden = !row.best;
   });
@@ -183,10 +264,10 @@ function showDeferral() {
   const rows = known(figures.rows) ? figures.rows * entry.share : null;
   const values = {
     threshold: number(entry.level, 2), count: count(rows), rows: count(figures.rows), share: percent(entry.share),
-    welfare: money(entry.welfare), low: money(low), high: money(high), level: level(),
+    welfare: money(entry.welfare), low: money(low), high: money(high), level: level(), per: figures.unit.per,
   };
   say("s-review", entry.share > 0 ? "review" : "review_none", values);
-  say("s-defer", "defer", values);
+  say("s-defer", entry.share > 0 ? "defer" : "defer_none", values);
   show("count", values.count);
   show("share", values.share);
   byId("defer").setAttribute("aria-valuetext", values.threshold);
@@ -229,6 +310,7 @@ function showChanged(changed) {
 
 function redraw() {
   const now = compute();
+  showAdvice(now);
   showDecision(now);
   showAlternatives(now);
   showCharts(now);
@@ -250,11 +332,24 @@ function speak(now) {
   });
 }
 
+// A box that holds no cost, or one below its least, is said, and counts as the cost of the fit.
 function readCost(input) {
+  const a = Number(input.dataset.cost);
   const value = input.valueAsNumber;
-  const valid = Number.isFinite(value);
+  const valid = Number.isFinite(value) && value >= Number(input.min);
   input.setAttribute("aria-invalid", String(!valid));
-  if (valid) state.costs[Number(input.dataset.cost)] = value;
+  state.costs[a] = valid ? value : figures.costs[a];
+  showBadCosts();
+}
+
+function showBadCosts() {
+  const bad = all('[data-cost][aria-invalid="true"]');
+  if (!byId("bad-costs")) return;
+  byId("bad-costs").hidden = !bad.length;
+  byId("bad-costs").replaceChildren(...bad.flatMap((input) => fill(figures.patterns.bad_cost, {
+    action: figures.labels[Number(input.dataset.cost)], least: number(Number(input.min)),
+    before: number(figures.costs[Number(input.dataset.cost)]),
+  })));
 }
 
 function restore() {
@@ -266,6 +361,7 @@ function restore() {
     input.value = figures.costs[Number(input.dataset.cost)];
     input.removeAttribute("aria-invalid");
   });
+  showBadCosts();
   if (byId("defer")) byId("defer").value = state.deferral.level;
   return redraw();
 }
@@ -285,6 +381,7 @@ function start() {
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("reset").addEventListener("click", () => speak(restore()));
   all("table.sortable").forEach(makeSortable);
+  all("table[id]").forEach(makeDownload);
   mindScrolling();
   addEventListener("resize", mindScrolling);
   all("details").forEach((details) => details.addEventListener("toggle", mindScrolling));

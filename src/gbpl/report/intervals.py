@@ -101,8 +101,8 @@ def forest_chart(rows: Sequence[GainRow], reaches: Sequence[float], label: str) 
     height = TOP + ROW * len(rows)
     zero = scale.at(0.0)
     marks: list[Child] = [
-        axis_below(scale, height, top=TOP),
-        segment(scale.across(0.0), 4.0, scale.across(0.0), height, "zero", data_mark="zero"),
+        axis_below(scale, height, grid=False),
+        segment(scale.across(0.0), 4.0, scale.across(0.0), TOP - 4.0, "zero", data_mark="zero"),
         _beside(scale, "← policy worse", -7, "end", zero >= ROOM, "worse"),
         _beside(scale, "policy better →", 7, "start", zero <= 1.0 - ROOM, "better"),
     ]
@@ -117,8 +117,18 @@ def forest_chart(rows: Sequence[GainRow], reaches: Sequence[float], label: str) 
                 data_name=row.number,
             ),
             text(row.written, "100%", y + 14.0, anchor="end", class_="value", data_written=row.number),
+            # Beside the marks only: names and numbers are not crossed.
+            segment(scale.across(0.0), y + 20.0, scale.across(0.0), y + 40.0, "zero", data_mark="zero"),
             segment(scale.across(row.low), y + 29.0, scale.across(row.high), y + 29.0, "reach", data_reach=row.number),
-            tag("circle", cx=scale.across(row.gain), cy=y + 29.0, r=5, class_="point", data_point=row.number),
+            tag(
+                "circle",
+                tag("title", f"{shorten(row.label, NAME)}: {row.written}"),
+                cx=scale.across(row.gain),
+                cy=y + 29.0,
+                r=5,
+                class_="point",
+                data_point=row.number,
+            ),
         ]
     return figure(*marks, label=label, height=height, below=26.0, above=0.0, id="forest")
 

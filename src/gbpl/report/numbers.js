@@ -35,6 +35,17 @@ function number(value, places = null) {
   return value < 0 && /[1-9e]/.test(text) ? MINUS + text : text;
 }
 
+function amount(value, places = null, unit = "", signed = false) {
+  const text = number(value, places);
+  if (text === UNKNOWN) return text;
+  const minus = text.startsWith(MINUS) ? MINUS : "";
+  const size = text.slice(minus.length);
+  const sign = minus || (signed && /[1-9e]/.test(size) ? "+" : "");
+  return /\p{L}/u.test(unit) ? `${sign}${size}${SPACE}${unit}` : `${sign}${unit}${size}`;
+}
+
+const twoDigits = (value) => Number(value.toExponential(1));
+
 const count = (value) => number(value, 0);
 
 function percent(share) {

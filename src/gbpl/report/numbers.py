@@ -11,8 +11,8 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from statistics import NormalDist
 
 __all__ = [
-    "UNKNOWN", "chance", "count", "decimal_places", "exponent", "interval", "number", "of_rows",
-    "percent", "quantile", "reach",
+    "MINUS", "UNKNOWN", "amount", "ascii_number", "chance", "count", "decimal_places", "exponent", "interval", "number",
+    "of_rows", "percent", "quantile", "reach", "two_digits",
 ]  # fmt: skip
 
 UNKNOWN = "–"  # noqa: RUF001 - an en dash in a table cell
@@ -61,6 +61,39 @@ def number(value: float | None, places: int | None = None) -> str:
 def _fixed(size: float, places: int) -> str:
     exact = Decimal(size).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _EXACT)
     return f"{exact:,f}"
+
+
+def amount(value: float | None, places: int | None = None, unit: str = "", *, signed: bool = False) -> str:
+    """A number with its unit, a sign such as $ before it and a word after it; `signed` marks gains by a plus.
+
+    >>> amount(0.61, 2, "$", signed=True), amount(-1200.0, 0, "$"), amount(39.0, 0, "visits")
+    ('+$0.61', '−$1,200', '39\\xa0visits')
+    """  # noqa: RUF002
+    text = number(value, places)
+    if text == UNKNOWN:
+        return text
+    minus, size = (MINUS, text[1:]) if text.startswith(MINUS) else ("", text)
+    sign = minus or ("+" if signed and size.strip("0.,") else "")
+    word = any(letter.isalpha() for letter in unit)
+    return f"{sign}{size}{SPACE}{unit}" if word else f"{sign}{unit}{size}"
+
+
+def ascii_number(value: float, places: int | None = None) -> str:
+    """`number` with signs that every terminal and file can show.
+
+    >>> ascii_number(-17262.4, 0)
+    '-17,262'
+    """
+    return number(value, places).replace(MINUS, "-").replace(UNKNOWN, "unknown")
+
+
+def two_digits(value: float) -> float:
+    """Rounded to two digits.
+
+    >>> two_digits(38_912.0), two_digits(-0.0123)
+    (39000.0, -0.012)
+    """
+    return float(f"{value:.1e}")
 
 
 def count(value: float | None) -> str:

@@ -11,11 +11,12 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from gbpl.report import appendix, confounding, sections
+from gbpl.report.advice import MOST, SHOWN, WANTED
 from gbpl.report.bars import definitions, swatch
 from gbpl.report.check import check
-from gbpl.report.numbers import count, percent
+from gbpl.report.numbers import count, number, percent
 from gbpl.report.reading import LEVEL, Study, read
-from gbpl.report.words import PATTERNS, VERDICTS
+from gbpl.report.words import GLOSSARY, PATTERNS, TIPS, VERDICTS, rivals
 
 if TYPE_CHECKING:
     import jinja2
@@ -44,6 +45,10 @@ def document(summary: Mapping[str, Any]) -> str:
         definitions=definitions(),
         legend=[(swatch(style), label) for style, label in zip(study.slots.styles, study.slots.labels, strict=True)],
         costs=_adjustable_costs(study),
+        rivals=rivals(study),
+        tips=TIPS,
+        glossary=GLOSSARY,
+        number=number,
         style=_Verbatim(_file("style.css")),
         script=_Verbatim(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
@@ -108,6 +113,10 @@ def _figures(study: Study, views: Mapping[str, Any]) -> dict[str, Any]:
         "names": {"outcome": study.outcome, "default": study.default},
         "net": bool(study.welfare.get("net_of_cost")),
         "only": study.only,
+        "unit": {"sign": study.unit.sign, "per": study.unit.per, "population": study.unit.population},
+        "usual": study.default_place,
+        "rivals": rivals(study),
+        "adviceLimits": {"shown": SHOWN, "wanted": WANTED, "most": MOST},
         "costs": [cost for _, cost in costs],
         "estimate": study.welfare.get("estimate"),
         "quantiles": study.welfare.get("quantiles"),
@@ -115,8 +124,8 @@ def _figures(study: Study, views: Mapping[str, Any]) -> dict[str, Any]:
         "alternatives": [
             {key: item.get(key) for key in ("action", "value", "gain", "chance")}
             | {"se": item.get("gain_se")}
-            | {"quantiles": item.get("gain_quantiles")}
-            for item in study.alternatives
+            | {"quantiles": item.get("gain_quantiles"), "share": item.get("share"), "mix": study.mix(place)}
+            for place, item in enumerate(study.alternatives)
         ],
         "best": study.best,
         "reaches": study.reaches,

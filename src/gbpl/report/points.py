@@ -155,7 +155,8 @@ def groups_chart(groups: Sequence[dict[str, Any]], level: float) -> Tag:
     for group in groups:
         x = across.across(group["expected"])
         marks.append(_error_bar(x, group["estimate"], group["se"], up, HEIGHT, level))
-        marks.append(tag("circle", cx=x, cy=up.down(group["estimate"], HEIGHT), r=5, class_="point"))
+        said = tag("title", f"expected {number(group['expected'])}, estimated {number(group['estimate'])}")
+        marks.append(tag("circle", said, cx=x, cy=up.down(group["estimate"], HEIGHT), r=5, class_="point"))
     parts = "; ".join(f"expected {number(g['expected'])}, estimated {number(g['estimate'])}" for g in groups)
     return figure(
         *marks,
@@ -183,7 +184,8 @@ def reliability_chart(groups: Sequence[dict[str, Any]], level: float) -> Tag:
     for group in groups:
         x = across.across(group["said"])
         marks.append(_error_bar(x, group["estimate"], group["se"], up, HEIGHT, level))
-        marks.append(tag("circle", cx=x, cy=up.down(group["estimate"], HEIGHT), r=5, class_="point"))
+        said = tag("title", f"expected {number(group['expected'])}, estimated {number(group['estimate'])}")
+        marks.append(tag("circle", said, cx=x, cy=up.down(group["estimate"], HEIGHT), r=5, class_="point"))
     parts = "; ".join(
         f"{percent(g['said'])} sure, expected {number(g['expected'])}, estimated {number(g['estimate'])}"
         for g in groups

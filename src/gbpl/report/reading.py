@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbpl.report.bars import Slots
-from gbpl.report.numbers import decimal_places, interval
+from gbpl.report.numbers import amount, count, decimal_places, interval, two_digits
 from gbpl.report.schema import check_summary
 from gbpl.report.svg import shorten
 from gbpl.runtime.json import plain
 
-__all__ = ["FORMAT", "LEVEL", "Study", "read"]
+__all__ = ["FORMAT", "LEVEL", "LONGEST_UNIT", "Study", "Unit", "read"]
 
 FORMAT = 1
 LEVEL = 0.95
+LONGEST_UNIT = 20
 LONGEST_NAME = 60  # letters of a name in a sentence; tables have all of it
 PARTS = (
     "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
     "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "check", "certificate", "settings",
-    "versions", "seconds", "bands", "warnings",
+    "versions", "seconds", "bands", "unit", "reviewed", "warnings",
 )  # fmt: skip
 DATA = (
     "source", "rows", "dropped", "feedback", "outcome", "action", "outcomes", "features", "controls", "propensity",
@@ -29,6 +30,15 @@ DATA = (
 )  # fmt: skip
 # Control characters have no place in a page, and lone surrogates none in a file; both come with odd file names.
 NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How amounts are written: `sign` of the outcome's unit, `per` what a row is, and how many totals are for."""
+
+    sign: str = ""
+    per: str = "row"
+    population: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,35 @@ class Study:
     outcome: str
     default: str
     names: list[str]
+    unit: Unit = Unit()
+
+    @property
+    def default_place(self) -> int | None:
+        """Place of the default action among the alternatives."""
+        number = self.summary.get("default")
+        return next((i for i, item in enumerate(self.alternatives) if item.get("action") == number is not None), None)
+
+    def mix(self, place: int) -> list[float]:
+        """Share of the rows that get each action under an alternative: one action, and the default beyond its limit."""
+        item, number = self.alternatives[place], self.summary.get("default")
+        share, shares = item.get("share"), [0.0] * len(self.actions)
+        share = 1.0 if share is None else share
+        if isinstance(number, int) and 0 <= number < len(shares):
+            shares[number] += 1.0 - share
+        if isinstance(item.get("action"), int) and 0 <= item["action"] < len(shares):
+            shares[item["action"]] += share
+        return shares
+
+    def money(self, value: float | None, *, signed: bool = False) -> str:
+        """A value or a gain with its unit."""
+        return amount(value, self.places, self.unit.sign, signed=signed)
+
+    def total(self, gain: float | None) -> str:
+        """What a gain per row is for all of them, in words."""
+        if gain is None or not self.unit.population:
+            return ""
+        whole = amount(two_digits(gain * self.unit.population), None, self.unit.sign)
+        return f", about {whole} for {count(self.unit.population)}{' rows' if self.unit.per == 'row' else ''}"
 
     @property
     def best(self) -> int | None:
@@ -132,6 +171,17 @@ def read(summary: Mapping[str, Any]) -> Study:
         outcome=shorten(str(data["outcome"] or "the outcome"), LONGEST_NAME),
         default=default,
         names=names,
+        unit=_unit(parts["unit"] or {}, data["rows"]),
+    )
+
+
+def _unit(given: Mapping[str, Any], rows: Any) -> Unit:
+    """Rows of the data are counted where nothing else is said."""
+    population = given.get("population")
+    return Unit(
+        shorten(str(given.get("sign") or ""), LONGEST_UNIT),
+        shorten(str(given.get("per") or "row"), LONGEST_UNIT),
+        population if isinstance(population, int) else rows if isinstance(rows, int) else None,
     )
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from gbpl.report import bars, points, words
+from gbpl.report.advice import advice
 from gbpl.report.cells import Cell, span
 from gbpl.report.intervals import GainRow, density_chart, density_curve, forest_chart
 from gbpl.report.markup import Sentence, Tag
@@ -22,12 +23,18 @@ WIDEST_TREE = 96  # letters that a desk has room for side by side
 
 
 def decision(study: Study) -> dict[str, Any]:
-    """The paragraph and the figures under it."""
+    """What to do, the paragraph and the figures under it."""
     estimate = study.welfare.get("estimate")
     pattern = "worth_unknown" if estimate is None else "worth_net" if study.welfare.get("net_of_cost") else "worth"
-    values = {"outcome": study.outcome, "value": number(estimate, study.places), **span(study.interval(), study.places)}
+    values = {
+        "outcome": study.outcome, "value": study.money(estimate), "per": study.unit.per,
+        **span(study.interval(), study.places, study.unit.sign),
+    }  # fmt: skip
     key, badge, gain = _verdict(study)
     return {
+        "advice": advice(study),
+        "cautions": words.cautions(study.summary),
+        "usual": _over_default(study),
         "given": words.given(study.actions, study.names),
         "limited": words.limited(study.actions, study.names),
         "worth": Sentence(words.PATTERNS[pattern], values),
@@ -42,17 +49,28 @@ def decision(study: Study) -> dict[str, Any]:
     }
 
 
+def _over_default(study: Study) -> dict[str, str] | None:
+    """The policy's gain over the default action, per row and in all."""
+    place = study.default_place
+    gain = None if place is None else study.alternatives[place].get("gain")
+    if place is None or gain is None:
+        return None
+    ends = span(study.gain_interval(place), study.places, study.unit.sign)
+    return ends | {"gain": study.money(gain, signed=True), "total": study.total(gain).removeprefix(", ")}
+
+
 def _verdict(study: Study) -> tuple[str, str, dict[str, str]]:
     """Key of the pattern that says whether the policy beats the best single action, its badge, and its values."""
     best = study.best
     chosen = study.alternatives[best] if best is not None else {}
     sure, gain = study.chance, chosen.get("gain")
     key, badge = words.verdict(sure if gain is not None else None)
-    if best is not None and study.only == chosen.get("action"):
+    if best is not None and study.only is not None and study.only == chosen.get("action"):
         key, badge = "same", "Nothing to gain"
     ends = None if best is None else study.gain_interval(best)
-    values = {"best": study.name(chosen.get("action")), "gain": number(gain, study.places), "chance": chance(sure)}
-    return key, badge, values | span(ends, study.places)
+    of_rival = {"best": "unknown"} if best is None else words.rival(study, best)
+    values = of_rival | {"gain": study.money(gain, signed=True), "chance": chance(sure), "per": study.unit.per}
+    return key, badge, values | span(ends, study.places, study.unit.sign)
 
 
 def _share_bar(study: Study) -> Tag | None:
@@ -68,7 +86,8 @@ def welfare(study: Study) -> dict[str, Any] | None:
     if not quantiles or estimate is None or ends is None:
         return None
     curve = density_curve(quantiles)
-    values = {"value": number(estimate, study.places), **span(ends, study.places)}
+    sign = study.unit.sign
+    values = {"value": study.money(estimate), "per": study.unit.per, **span(ends, study.places, sign)}
     label = str(Sentence(words.PATTERNS["density_label"], values))
     return {
         "says": Sentence(words.PATTERNS["welfare"], values),
@@ -114,11 +133,12 @@ def _compared(study: Study) -> Sentence:
     return Sentence(
         words.PATTERNS["alternatives"],
         {
-            "best": study.name(chosen["action"]),
-            "best_value": number(chosen.get("value"), places),
-            "value": number(study.welfare.get("estimate"), places),
-            "gain": number(chosen["gain"], places),
-            **span(study.gain_interval(study.best), places),
+            **words.rival(study, study.best),
+            "per": study.unit.per,
+            "best_value": study.money(chosen.get("value")),
+            "value": study.money(study.welfare.get("estimate")),
+            "gain": study.money(chosen["gain"], signed=True),
+            **span(study.gain_interval(study.best), places, study.unit.sign),
         },
     )
 
@@ -151,9 +171,16 @@ def who(study: Study) -> dict[str, Any]:
         "folded": features[SHOWN:],
         "tree_says": words.tree_words(tree),
         "root": root if root is not None and root.depth > 0 else None,
+        "reviewed": _is_reviewed(study),
         "wide": root is not None and _fits_side_by_side(study, root),
         "rules": rules(root) if root is not None and root.depth > 0 else [],
     }
+
+
+def _is_reviewed(study: Study) -> bool:
+    """Whether somebody asked for rows to be reviewed by a person."""
+    level = (study.summary.get("disagreement") or {}).get("level")
+    return bool(study.summary.get("reviewed")) or (level is not None and level < 1.0)
 
 
 def _fits_side_by_side(study: Study, root: Branch) -> bool:
@@ -196,17 +223,23 @@ def disagreement(study: Study) -> dict[str, Any] | None:
     histogram = None
     if shown:
         histogram = bars.disagreement_chart(part["edges"], part["counts"], study.slots, entry["level"])
+    reviewed = study.summary.get("reviewed")
+    away = (reviewed or {}).get("rows")
     return {
-        "review": review_words(entry, total),
+        "asked": _is_reviewed(study),
+        "reviewed": reviewed is not None,
+        "review": review_words(entry, total) if reviewed is None else words.reviewed_words(study, reviewed),
+        "for_person": count(away if reviewed else None if total is None else total * entry["share"]),
+        "for_person_share": percent(
+            (None if not total or away is None else away / total) if reviewed else entry["share"]
+        ),
         "says": deferral_words(study, entry),
         "histogram": histogram,
         "chart": points.deferral_chart(curve, LEVEL, chosen) if len(drawn) == len(curve) > 1 else None,
         "curve": curve,
         "level": entry["level"],
         "threshold": number(entry["level"], 2),
-        "fitted": number(level, 2),
-        "count": count(None if total is None else total * entry["share"]),
-        "share": percent(entry["share"]),
+        "fitted": "" if reviewed else f" at a threshold of {number(level, 2)}",
         "step": _step([e["level"] for e in curve]),
         "rows": [_review_row(row) for row in study.summary.get("review") or []],
     }
@@ -229,17 +262,18 @@ def review_words(entry: dict[str, Any], total: float | None) -> Sentence:
 
 
 def deferral_words(study: Study, entry: dict[str, Any]) -> Sentence:
-    welfare, se, places, total = entry.get("welfare"), entry.get("se"), study.places, study.data.get("rows")
+    welfare, se, total = entry.get("welfare"), entry.get("se"), study.data.get("rows")
     ends = None if welfare is None or se is None else (welfare - reach(LEVEL) * se, welfare + reach(LEVEL) * se)
     values = {
         "threshold": number(entry["level"], 2),
         "count": count(None if total is None else total * entry["share"]),
         "share": percent(entry["share"]),
         "default": study.default,
-        "welfare": number(welfare, places),
-        **span(ends, places),
+        "welfare": study.money(welfare),
+        "per": study.unit.per,
+        **span(ends, study.places, study.unit.sign),
     }
-    return Sentence(words.PATTERNS["defer"], values)
+    return Sentence(words.PATTERNS["defer" if entry["share"] > 0 else "defer_none"], values)
 
 
 def _review_row(row: dict[str, Any]) -> list[Cell]:

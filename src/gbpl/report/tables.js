@@ -52,3 +52,33 @@ function mindScrolling() {
     else box.removeAttribute("tabindex");
   });
 }
+
+// A table as a CSV file: numbers as they are sorted, and text that a spreadsheet would run as a formula made text.
+function csvCell(cell) {
+  const value = cell.dataset.value;
+  const text = value !== undefined && value !== "" && Number.isFinite(Number(value)) ? value : cell.innerText.trim();
+  const safe = /^[=+@\t\r-]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
+  return /[",\n\r]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
+}
+
+function csvOf(table) {
+  return Array.from(table.rows).map((row) => Array.from(row.cells).map(csvCell).join(",")).join("\r\n");
+}
+
+function makeDownload(table) {
+  const caption = byId(`c-${table.id.replace(/^t-alternatives$|^t-check$/, (id) => id.slice(2))}`);
+  if (!caption) return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "download";
+  button.textContent = "Download CSV";
+  button.setAttribute("aria-label", `Download CSV: ${caption.textContent.trim()}`);
+  button.addEventListener("click", () => {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([`\ufeff${csvOf(table)}\r\n`], { type: "text/csv;charset=utf-8" }));
+    link.download = `${table.id.replace(/^t-/, "")}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  });
+  caption.append(" ", button);
+}

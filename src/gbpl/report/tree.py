@@ -56,6 +56,8 @@ def _branch(node: dict[str, Any], by_id: dict[Any, dict[str, Any]], depth: int) 
     if question is None or depth == 0 or sides[0] is None or sides[1] is None:
         return Branch(None, node.get("action"), node.get("rows"), node.get("share"))
     yes, no = (_branch(side, by_id, depth - 1) for side in sides if side is not None)
+    if yes.question is None and no.question is None and yes.action == no.action:
+        return Branch(None, node.get("action"), node.get("rows"), node.get("share"))  # a question without consequence
     asked, otherwise, turned = _answers(str(question), str(node.get("feature")))
     yes, no = (no, yes) if turned else (yes, no)
     return Branch(asked, node.get("action"), node.get("rows"), node.get("share"), yes, no, otherwise)

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gbpl.report.markup import Sentence
-from gbpl.report.numbers import count, of_rows, percent
+from gbpl.report.numbers import amount, count, of_rows, percent, two_digits
 from gbpl.report.svg import shorten
 
 __all__ = [
-    "PATTERNS", "VERDICTS", "calibration_words", "given", "important", "limited", "listed", "propensity_words",
-    "tree_words", "verdict", "zeta_words",
+    "GLOSSARY", "PATTERNS", "TIPS", "VERDICTS", "any_limited", "calibration_words", "cautions", "given", "important",
+    "limited", "listed", "propensity_words", "reviewed_words", "rival", "rivals", "tree_words", "verdict", "zeta_words",
 ]  # fmt: skip
 
 VERDICTS = (  # from this chance on: key of the pattern, words of the badge
@@ -25,33 +25,58 @@ VERDICTS = (  # from this chance on: key of the pattern, words of the badge
     (0.0, "unlikely", "Probably not"),
 )
 LEAST = 0.005  # importance of a feature worth naming
-_BETTER = "{level} interval {low} to {high}; chance that it beats every single action: {chance:b}"
+_BETTER = "{level} interval {low} to {high}; chance that it beats every {rivals}: {chance:b}"
+_OVER_DEFAULT = "({level} interval {low_d} to {high_d}; chance that it gains at all: {chance_d:b})"
 PATTERNS = {
-    "worth": "Under it, the mean of {outcome:name} is {value:b} per row ({level} interval {low} to {high}).",
-    "worth_net": "Under it, the mean of {outcome:name} less costs is {value:b} per row "
+    "worth": "Under it, the mean of {outcome:name} is {value:b} per {per} ({level} interval {low} to {high}).",
+    "worth_net": "Under it, the mean of {outcome:name} less costs is {value:b} per {per} "
     "({level} interval {low} to {high}).",
     "worth_unknown": "What the policy is worth is not known.",
-    "clear": "The policy clearly beats giving everybody {best:name}",
-    "likely": "The policy probably beats giving everybody {best:name}, with some doubt left",
-    "unsettled": "The data do not show whether the policy beats giving everybody {best:name}",
-    "unlikely": "The policy is probably no better than giving everybody {best:name}",
+    "clear": "The policy clearly beats {how}{best:name}{lot}",
+    "likely": "The policy probably beats {how}{best:name}{lot}, with some doubt left",
+    "unsettled": "The data do not show whether the policy beats {how}{best:name}{lot}",
+    "unlikely": "The policy is probably no better than {how}{best:name}{lot}",
     "same": "This is the same as giving everybody {best:name}",
     "unknown": "What the policy gains over the best single action is not known",
-    "clear_gain": f": it gains {{gain:b}} per row ({_BETTER}).",
-    "likely_gain": f": it gains {{gain:b}} per row ({_BETTER}).",
-    "unsettled_gain": f": the estimated gain is {{gain:b}} per row ({_BETTER}).",
-    "unlikely_gain": f": the estimated gain is {{gain:b}} per row ({_BETTER}).",
-    "same_gain": ", so there is nothing to gain over it.",
+    "clear_gain": f": it gains {{gain:b}} per {{per}} ({_BETTER}).",
+    "likely_gain": f": it gains {{gain:b}} per {{per}} ({_BETTER}).",
+    "unsettled_gain": f": the estimated gain is {{gain:b}} per {{per}} ({_BETTER}).",
+    "unlikely_gain": f": the estimated gain is {{gain:b}} per {{per}} ({_BETTER}).",
+    "same_gain": ", so there is nothing to gain over it. (Values here are of policies learned without part of the "
+    "rows, some of which decide otherwise; hence the difference.)",
     "unknown_gain": ".",
+    "advise_policy": "Use the policy.",
+    "advise_single": "{give}{best:name}{lot}.",
+    "advise_default": "Keep {default:name} for everybody.",
+    "advise_gather": "Keep {default:name} for everybody for now, and gather about {more:b} more rows.",
+    "advise_unknown": "There is no advice: what the policy gains is not known.",
+    "why_policy": " Compared with {default:name} for everybody, it gains {gain_d:b} per {per} "
+    f"{_OVER_DEFAULT}{{total_d}}.",
+    "why_single": " Compared with {default:name} for everybody, that gains {gain_s:b} per {per} "
+    "({level} interval {low_s} to {high_s}; chance that it gains at all: {chance_s:b}){total_s}.",
+    "why_default": " Nothing is shown to be better. The estimated gain of the policy over it is {gain_d:b} per {per} "
+    f"{_OVER_DEFAULT}.",
+    "why_gather": " The estimated gain of the policy over it is {gain_d:b} per {per} "
+    f"{_OVER_DEFAULT}{{total_d}}, which is not clear of the noise. With that many more rows, a gain of this size would "
+    "show in 8 of 10 samples.",
+    "why_same": " That is what the policy does.",
+    "and_same": " That is what the policy does.",
+    "and_better": " The policy may do better still (chance {chance:b}): use it if deciding row by row costs less than "
+    "{costs:b} per {per}{settle}.",
+    "and_worse": " The policy is not shown to do better than that.",
+    "and_unshown": " It is not shown to beat {how}{best:name}{lot}.",
     "review": "{count:b} of {rows} rows ({share}) are close calls, with a disagreement above {threshold}: "
     "have a person look at them.",
     "review_none": "No row has a disagreement above {threshold}: there are no close calls to look at.",
-    "welfare": "The policy is worth {value:b} per row; the {level} interval runs from {low:b} to {high:b}.",
-    "alternatives": "The best single action is {best:name}, worth {best_value:b} per row if everybody gets it. "
+    "welfare": "The policy is worth {value:b} per {per}; the {level} interval runs from {low:b} to {high:b}.",
+    "alternatives": "The best {rivals}, {how}{best:name}{lot}, is worth {best_value:b} per {per}. "
     "The policy is worth {value:b}: a gain of {gain:b} ({level} interval {low} to {high}).",
     "alternatives_unknown": "The alternatives cannot be compared: their values are not known.",
     "defer": "At a disagreement above {threshold:b}, {count:b} rows ({share}) go to a person. If all of these got "
-    "{default:name} instead, the policy would be worth {welfare:b} per row ({level} interval {low} to {high}).",
+    "{default:name} instead, the policy would be worth {welfare:b} per {per} ({level} interval {low} to {high}).",
+    "defer_none": "At a disagreement above {threshold:b}, no row goes to a person. A lower level shows how many rows "
+    "are close calls, and what it would cost if all of them got {default:name}.",
+    "bad_cost": "{action:name}: a cost must be a number of {least} or more; {before:b}, that of the fit, is used. ",
     "groups": "In {inside:b} of {groups:b} groups, the {level} interval of the gain contains the expected gain.",
     "density_label": "Curve of plausible values of what the policy is worth: estimate {value}, {level} interval "
     "{low} to {high}.",
@@ -66,11 +91,93 @@ PATTERNS = {
 }
 
 
+def rival(study: Any, place: int) -> dict[str, str]:
+    """The best alternative in sentences: one action for everybody, or for as many as can get it."""
+    item = study.alternatives[place]
+    share = item.get("share")
+    limited = share is not None and share < 1.0
+    others = f" by lot and {study.default} to the others" if limited else ""
+    return {
+        "best": study.name(item.get("action")),
+        "how": "giving " if limited else "giving everybody ",
+        "give": "Give " if limited else "Give everybody ",
+        "lot": f" to {percent(share)} of the rows{others}" if limited else "",
+        "rivals": rivals(study),
+    }
+
+
+def rivals(study: Any) -> str:
+    """What the policy is compared with, one of them."""
+    return "simple rule within the capacity" if any_limited(study) else "single action"
+
+
+def any_limited(study: Any) -> bool:
+    """Whether some action can be given to a share of the rows only."""
+    return any((item.get("share") or 1.0) < 1.0 for item in study.alternatives)
+
+
+TIPS = {  # of the heads of columns
+    "All together": "Intervals that contain the gains over all of these at once",
+    "Chance": "Chance that the policy is better than this",
+    "Effective rows": "As many rows of equal weight would say as much about the action",
+    "Smallest propensity": "The least likely that the action was for any row",
+    "Outside support": "Rows that hardly ever got the action",
+    "Difference in SD": "Difference of the means in standard deviations of the feature",
+    "Standard error": "How much the number would vary from one sample to the next",
+    "Weight": "How much it counts in the policy",
+    "Fitted to": "Which estimates of the outcomes the members learned from",
+    "Clip": "Propensities below it are raised to it",
+    "Sure": "Probability that the most probable action is the best",
+}
+GLOSSARY = (
+    ("policy", "a rule that gives each row an action"),
+    ("single action", "giving everybody the same action"),
+    ("default", "the action that people get otherwise"),
+    ("gain", "what the policy is worth less what the alternative is worth, per row"),
+    ("interval", "a range that contains the true value in as many samples as its level says"),
+    ("chance", "how probable it is, given the rows, that the policy is better"),
+    ("disagreement", "how split the policies that fit the data are on a row: 0 if all decide alike, 1 if evenly split"),
+    ("propensity", "the probability with which an action was taken for a row like this one"),
+    ("overlap", "that every kind of row was seen with every action"),
+    ("hidden confounding", "something not in the data that moved both the action and the outcome"),
+    ("certificate", "a lower bound of the value that holds for any distribution with the stated probability"),
+    ("posterior", "the policies that fit the data, each as often as it is plausible"),
+    ("zeta", "the setting that pulls a policy towards a coin flip: large is cautious, small is bold"),
+    ("eta", "the setting that says how much the rows count against the prior"),
+)
+
+
+def cautions(summary: Any) -> list[Sentence]:
+    """What to settle before acting on the advice: tests that failed, and a log that says little."""
+    found = (summary.get("check") or {}).get("findings") or []
+    failed = sum((one or {}).get("verdict") == "failed" for one in found)
+    said = []
+    if failed:
+        tests = "A test" if failed == 1 else f"{count(failed)} tests"
+        said.append(Sentence(f"{tests} of the result failed (see What would break it?): settle that before you act."))
+    if (summary.get("overlap") or {}).get("reasons"):
+        said.append(Sentence("The log says little about some actions or rows (see Overlap): act with care."))
+    return said
+
+
 def verdict(chance: float | None) -> tuple[str, str]:
     """Key of the pattern for a chance, and the words of its badge."""
     if chance is None:
         return "unknown", "Not known"
     return next((key, badge) for least, key, badge in VERDICTS if chance >= least)
+
+
+def reviewed_words(study: Any, reviewed: dict[str, Any]) -> Sentence:
+    """How many rows a person looks at, and what that is worth."""
+    rows, value = reviewed.get("rows"), reviewed.get("value")
+    if not rows:
+        return Sentence("There is no row where a person's look is worth anything.")
+    worth = None if value is None else amount(two_digits(value), None, study.unit.sign)
+    return Sentence(
+        "Have a person look at the {rows:b} rows that are marked in the decisions: there a look is worth most, at most "
+        "about {worth} in all, if it finds the best action each time.",
+        {"rows": count(rows), "worth": worth or "an unknown amount"},
+    )
 
 
 def listed(parts: Sequence[str], last: str = " and ") -> str:
@@ -133,7 +240,7 @@ def tree_words(tree: dict[str, Any] | None) -> Sentence:
 
 
 def propensity_words(overlap: dict[str, Any]) -> Sentence:
-    """Whether the log can speak of every action."""
+    """Whether the log has enough about every action."""
     source = "estimated from the rows" if overlap.get("estimated") else "known"
     if not overlap.get("reasons"):
         return Sentence(f"No sign of weakness: every action was tried on all kinds of rows (propensities {source}).")

@@ -7,14 +7,15 @@ the same as with a single reader; each piece becomes a file of its own in a fold
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.decisions.rules import largest
 from gbpl.frozen.file import SavedPolicy
 from gbpl.runtime.engines import check_engine, run_tasks
 from gbpl.runtime.files import PREFIX, check_folder, together
@@ -24,7 +25,7 @@ from gbpl.tables.read import open_batches
 from gbpl.tables.write import formulas, open_writer
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
 __all__ = ["Decided", "decide_dataset", "decide_file"]
 
@@ -36,13 +37,15 @@ BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^
 class Decided:
     """Totals of the decisions for a file: rows by action, rows for a person, values filled in, and the sum of gains.
 
-    `deferred` is None for a policy without posterior draws, `gain` for one that cannot estimate gains.
+    `deferred` is None for a policy without posterior draws, `gain` for one that cannot estimate gains; `review_value`
+    is what a person's look at the rows of a `review` is worth at most.
     """
 
     rows: int = 0
     taken: Counter[Any] = field(default_factory=Counter)
     deferred: int | None = None
     gain: float | None = None
+    review_value: float | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Decided) -> None:
@@ -62,6 +65,7 @@ class Decided:
             "actions": {str(label): count for label, count in self.taken.items()},
             "deferred": self.deferred,
             "mean_expected_gain": None if self.gain is None or not self.rows else self.gain / self.rows,
+            "review_value": self.review_value,
             "filled_in": dict(self.counts),
         }
 
@@ -77,23 +81,31 @@ def decide_file(
     delimiter: str | None = None,
     progress: Callable[[int, int | None], None] | None = None,
     engine: str = "local",
+    review: int | None = None,
 ) -> Decided:
     """Decide every row of a table and write the decisions; columns named in `keep` are copied to them.
+
+    With a `review` of n, the n rows of the whole file where a person's look is worth most are deferred, and no other;
+    the file is then read twice.
 
     `progress(done, total)` is called after each batch; the total is None if the file does not say it. With
     `engine="ray"` a cluster does it: `data` is a Parquet file or a folder of them, `out` a folder of parts in the order
     of the rows, and every node must see both. `row` counts on from file to file, in the order of their names.
     """
     if check_engine(engine) != "local":
+        if review is not None:
+            raise TableError("review compares all rows of one file, which a cluster does not; use engine='local'")
         return _decide_pieces(policy, data, out, keep, defer, progress, engine)
     needed, kinds = _needed(policy)
     columns = list(dict.fromkeys([*needed, *keep]))
     writer = open_writer(out, inputs=[data])
     with open_batches(data, columns=columns, kinds=kinds, rows=ROWS, encoding=encoding, delimiter=delimiter) as batches:
-        totals = _nothing(policy)
+        totals, chosen = _nothing(policy), None
+        if review is not None:
+            chosen = _for_review(policy, batches, needed, review)
         with writer:
             for batch in batches:
-                made = _decided(policy, batch, needed, keep, defer, totals)
+                made = _decided(policy, batch, needed, keep, defer, totals, chosen)
                 if out.suffix.lower() in (".csv", ".tsv"):
                     totals.counts.update(_formulas(made, keep))
                 writer.write(made)
@@ -142,17 +154,46 @@ def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]
     return numbers
 
 
-def _decided(
-    policy: SavedPolicy, batch: Any, needed: Sequence[str], keep: Sequence[str], defer: float | None, totals: Decided
-) -> dict[str, Any]:
-    """The columns to write for a batch; `totals` grows by it."""
+def _features(policy: SavedPolicy, batch: Any, needed: Sequence[str], first_row: int) -> tuple[Any, Any]:
+    """The numbers of a batch, and what was filled in."""
     if policy.encoder is None:
-        x: Any = np.column_stack([_numbers(batch, name, totals.rows) for name in needed])
-    else:
-        x, counts = policy.encoder.apply(batch, first_row=totals.rows)
-        totals.counts.update(counts)
-    decided = policy.decide(x, defer=defer)
+        return np.column_stack([_numbers(batch, name, first_row) for name in needed]), {}
+    return policy.encoder.apply(batch, first_row=first_row)
+
+
+def _for_review(
+    policy: SavedPolicy, batches: Iterable[Any], needed: Sequence[str], count: int
+) -> Int[np.ndarray, " chosen"]:
+    """Numbers of the `count` rows of a file where a person's look is worth most; as many are kept as are needed."""
+    rows, values, first = np.zeros(0, np.int64), np.zeros(0), 0
+    for batch in batches:
+        of_batch = policy.review_value(_features(policy, batch, needed, first)[0])
+        rows = np.concatenate([rows, np.arange(first, first + len(of_batch))])
+        values = np.concatenate([values, of_batch])
+        first += len(of_batch)
+        best = largest(values, count)
+        rows, values = rows[best], values[best]
+    return rows
+
+
+def _decided(
+    policy: SavedPolicy,
+    batch: Any,
+    needed: Sequence[str],
+    keep: Sequence[str],
+    defer: float | None,
+    totals: Decided,
+    chosen: Int[np.ndarray, " chosen"] | None = None,
+) -> dict[str, Any]:
+    """The columns to write for a batch; `totals` grows by it. `chosen` are the rows of the file for a person."""
+    x, counts = _features(policy, batch, needed, totals.rows)
+    totals.counts.update(counts)
+    decided = policy.decide(x, defer=defer, review=None if chosen is None else 0)
     totals.counts.update(decided.counts)
+    if chosen is not None and (value := decided.review_value) is not None:
+        away = np.isin(np.arange(totals.rows, totals.rows + len(decided)), chosen)
+        decided = replace(decided, deferred=away)
+        totals.review_value = (totals.review_value or 0.0) + float(value[away].sum())
     made = {"row": np.arange(totals.rows, totals.rows + len(decided)), **decided.to_dict()}
     clash = [name for name in keep if name in made]
     if clash:

@@ -6,7 +6,7 @@ number per row (`value.estimate`), so differences and mixtures of policies come 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,10 @@ from scipy.stats import t
 
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.posterior.problem import PosteriorError
+from gbpl.report.numbers import percent
 from gbpl.study.who import SMALLEST_GROUP
 from gbpl.value.estimate import Value, value_covariance
-from gbpl.value.evaluate import LOGGING
+from gbpl.value.evaluate import LOGGING, Alternative
 from gbpl.value.gains import gains_over
 
 if TYPE_CHECKING:
@@ -36,19 +37,40 @@ def _quantiles(value: Value) -> list[float]:
 
 
 class StudyNumbers:
-    """A fitted policy under a rule: `decided` are its held-out actions, column numbers."""
+    """A fitted policy under a rule: `decided` are its held-out actions, column numbers.
+
+    `limits` are the capacities by column number. The policy is compared only with what they allow: an action that at
+    most a share s can get is given to that share by lot, the default one to the others: s V(a) + (1 - s) V(default).
+    """
 
     def __init__(
-        self, policy: GBPLNet, decided: Int[np.ndarray, " row"], default: int, smallest: int = SMALLEST_GROUP
+        self,
+        policy: GBPLNet,
+        decided: Int[np.ndarray, " row"],
+        default: int,
+        limits: Mapping[int, float] | None = None,
+        smallest: int = SMALLEST_GROUP,
     ) -> None:
-        self.policy, self.default, self.smallest = policy, default, smallest
+        self.policy, self.default, self.limits, self.smallest = policy, default, dict(limits or {}), smallest
         self.parts = max(1, min(GROUPS, len(decided) // smallest))
         self.labels = policy.actions_.tolist()
         self.table: Float[np.ndarray, "row action"] = np.eye(len(self.labels))[decided]
         self.value = policy.cross_fitted_value(self.table)
-        self.options = policy.training("learn again").evaluator("dr").alternatives()
-        self.single = [option.value for option in self.options if option.action is not None]
-        self.gains = gains_over(self.value, self.labels, self.single)
+        options = policy.training("learn again").evaluator("dr").alternatives()
+        self.single = [option.value for option in options if option.action is not None]
+        self.options = [self._allowed(option) for option in options]
+        allowed = [option.value for option in self.options if option.action is not None]
+        self.gains = gains_over(self.value, self.labels, allowed)
+
+    def _allowed(self, option: Alternative) -> Alternative:
+        """An alternative within the capacities."""
+        if option.action is None or option.action not in self.limits:
+            return option
+        share, others = self.limits[option.action], self.single[self.default]
+        rows = share * option.value.influence + (1.0 - share) * others.influence
+        names = f"{self.labels[option.action]}, {self.labels[self.default]} for the others"
+        value = replace(option.value, influence=rows)
+        return Alternative(f"{percent(share)} by lot get {names}", option.action, value)
 
     def welfare(self) -> dict[str, Any]:
         """Estimate; the error that rows would have under a given policy, and what learning it adds; quantiles."""
@@ -57,8 +79,8 @@ class StudyNumbers:
         return {"estimate": estimate, "se": se, "spread": spread, "quantiles": _quantiles(self.value)}
 
     def alternatives(self) -> list[dict[str, Any]]:
-        """Giving everybody one action, for each action, and the policy that wrote the log."""
-        best = int(np.argmax([value.estimate for value in self.single]))
+        """Each action for everybody, or for as many as can get it, and the policy that wrote the log."""
+        best = int(np.argmax([option.value.estimate for option in self.options if option.action is not None]))
         listed = []
         for option in self.options:
             if option.action is None and LOGGING in self.labels:
@@ -68,6 +90,7 @@ class StudyNumbers:
                 {
                     "label": option.label,
                     "action": option.action,
+                    "share": None if option.action is None else self.limits.get(option.action, 1.0),
                     "value": option.value.estimate,
                     "se": option.value.se,
                     "gain": gain.estimate,

@@ -10,18 +10,21 @@ import numpy as np
 from sklearn.base import clone
 
 from gbpl.certificates.certificate import CertificateSettings
-from gbpl.decisions.decisions import DEFER
+from gbpl.decisions.decisions import DEFER, NOBODY
 from gbpl.estimators.gbpl import GBPL
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import TableFeedback
 from gbpl.frozen.freeze import check_model
 from gbpl.models.adapters import as_model
+from gbpl.report.reading import LONGEST_UNIT
 from gbpl.tables.frames import TableError
 from gbpl.tables.labels import by_label, same_label
 from gbpl.tables.roles import Roles
 
-__all__ = ["Terms", "check_folds", "checked_estimator"]
+__all__ = ["Terms", "Wording", "check_folds", "check_review", "checked_estimator"]
+
+LONGEST_TITLE = 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,10 +35,14 @@ class Terms:
     capacity: dict[Any, float]
     default: Any
     defer: float
+    review: int | None
     outcome_range: tuple[float, float] | None
 
     @classmethod
-    def of(cls, data: TableFeedback, cost: Any, capacity: Any, default: Any, defer: float, outcome_range: Any) -> Terms:
+    def of(
+        cls, data: TableFeedback, cost: Any, capacity: Any, default: Any, defer: float | None, review: int | None,
+        outcome_range: Any,
+    ) -> Terms:  # fmt: skip
         """Checked; `outcome_range` becomes that of outcomes net of costs where those are certified."""
         labels = data.labels
         costs, limits = by_label(cost, labels, "cost"), by_label(capacity, labels, "capacity")
@@ -48,9 +55,44 @@ class Terms:
                 f"capacity names {str(chosen)!r}, the default action, which takes whoever is left; limit another one, "
                 "or make another one the default"
             )
-        if not 0.0 <= defer <= 1.0:
+        if defer is not None and not 0.0 <= defer <= 1.0:
             raise TableError(f"defer must be in [0, 1], got {defer}; try {DEFER}")
-        return cls(costs, limits, chosen, defer, _checked_range(outcome_range, data, costs))
+        check_review(review, defer)
+        level = NOBODY if defer is None else defer
+        return cls(costs, limits, chosen, level, review, _checked_range(outcome_range, data, costs))
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a report speaks: its title, the sign of the outcome's unit, what a row is, and how many totals are for."""
+
+    title: str | None = None
+    unit: str | None = None
+    per: str | None = None
+    population: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("title", "unit", "per"):
+            text, longest = getattr(self, name), LONGEST_TITLE if name == "title" else LONGEST_UNIT
+            if text is not None and not (isinstance(text, str) and len(text.strip()) > 0 and len(text) <= longest):
+                raise TableError(f"{name} must be text of 1 to {longest} letters, got {text!r}; leave it out for none")
+        count = self.population
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
+            raise TableError(f"population must be a whole number >= 1, got {count!r}; try 1000")
+
+    def to_dict(self) -> dict[str, Any]:
+        """For the summary."""
+        return {"sign": self.unit, "per": self.per, "population": self.population}
+
+
+def check_review(review: Any, defer: float | None) -> None:
+    """Refuse what is no number of rows, and a second way to choose them."""
+    if review is None:
+        return
+    if isinstance(review, bool) or not isinstance(review, int) or review < 0:
+        raise TableError(f"review must be a whole number of rows, 0 or more, got {review!r}; try 200")
+    if defer is not None:
+        raise TableError("review and defer both say which rows a person looks at; give one of them")
 
 
 def _checked_range(given: Any, data: TableFeedback, cost: Mapping[Any, float]) -> tuple[float, float] | None:

@@ -16,12 +16,16 @@ from gbpl.certificates.certificate import Certificate
 from gbpl.checks.screen import screened
 from gbpl.checks.suspicion import warn_of
 from gbpl.decisions.capacity import capacity_prices, priced_action
-from gbpl.decisions.decisions import DEFER, Decisions, Rule
+from gbpl.decisions.decisions import Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.read import TableFeedback, check_rows, read_table
 from gbpl.frozen.file import SavedPolicy
+from gbpl.report.advice import advice
+from gbpl.report.reading import read
+from gbpl.report.text import study_text
+from gbpl.runtime.keywords import answer_keywords
 from gbpl.runtime.warn import collected
-from gbpl.study.options import Terms, check_folds, checked_estimator
+from gbpl.study.options import Terms, Wording, check_folds, checked_estimator
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.study.who import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.encoder import Encoder
@@ -49,6 +53,11 @@ class Study:
     policy: SavedPolicy
     decisions: Decisions
     summary: dict[str, Any]
+
+    def __str__(self) -> str:
+        return study_text(read(self.summary))
+
+    __repr__ = __str__
 
     def save(self, path: Any) -> None:
         """Write the policy, with encoder, rule and summary, to one file for `gbpl.load` and `gbpl decide`."""
@@ -100,6 +109,7 @@ def _prices(
     return prices
 
 
+@answer_keywords
 def learn(
     frame: Any,
     *,
@@ -115,10 +125,15 @@ def learn(
     weight: str | None = None,
     group: str | None = None,
     default: Any = None,
-    defer: float = DEFER,
+    defer: float | None = None,
+    review: int | None = None,
     outcome_range: tuple[float, float] | None = None,
     seed: int = 0,
     source: str = "table",
+    title: str | None = None,
+    unit: str | None = None,
+    per: str | None = None,
+    population: int | None = None,
     estimator: GBPLNet | None = None,
     check: bool = False,
     smallest_group: int = SMALLEST_GROUP,
@@ -128,12 +143,16 @@ def learn(
     `frame` is a pandas or polars frame, a pyarrow table or a mapping of columns. Roles of columns are as in
     `tables.roles.Roles`: features may be patterns ("age*", "!visit*"), and `exclude` leaves columns out. Columns that
     look as if measured after the action, wrong propensities and other faults are warned of before anything is fitted
-    (docs/check.md). `cost` is what each action costs in outcome units, `capacity` the largest share of people who
-    can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
-    a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a
+    (docs/check.md). `cost` is what each action costs in outcome units, `capacity` the largest share of people who can
+    get an action; `default` is what people get otherwise (the first label if None). A person should decide the
+    `review` rows where a look is worth most (`SavedPolicy.review_value`), or those with a disagreement above `defer`;
+    without either, none. With an `outcome_range` (of outcomes before costs, known without the data) there is a
     certificate. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
     result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. Nothing that
     is saved or reported tells groups of fewer rows than `smallest_group` apart.
+
+    The report has a `title`, and says amounts in a `unit` ("$", "visits") `per` row or what a row is ("customer"), with
+    totals for a `population` (the rows of the table if None).
 
     >>> from gbpl import MLP, FitConfig
     >>> rng = np.random.default_rng(0)
@@ -148,15 +167,19 @@ def learn(
         outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
         propensity=propensity, weight=weight, group=group,
     )  # fmt: skip
+    wording = Wording(title, unit, per, population)
     policy, smallest = checked_estimator(estimator, seed), check_smallest_group(smallest_group)
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
     encoder, notes = Encoder.fit(frame, roles.features, exclude=[*roles.used(), *roles.exclude])
     data = read_table(frame, roles, encoder, what=source)
-    terms = Terms.of(data, cost, capacity, default, defer, outcome_range)
+    terms = Terms.of(data, cost, capacity, default, defer, review, outcome_range)
     check_folds(data, roles, max(policy.committee or 2, policy.nuisance_folds if data.logged else 2))
     notes = [*notes, *data.notes]
+    notes += [
+        f"the cost of {label} is {cost:g}: it is counted as a gain" for label, cost in terms.cost.items() if cost < 0
+    ]
     certificate: Certificate | None = None
     cut = policy.cuts and terms.outcome_range is None  # what can occur is known, and a certificate is of it
     feedback, suspicions = screened(data.feedback, cut=cut, rows=np.flatnonzero(data.kept))
@@ -167,13 +190,16 @@ def learn(
             certificate = policy.certificate(outcome_range=terms.outcome_range)
     frozen = policy.frozen()
     rule, decided = _ruled(policy, frozen, data, terms, notes)
-    decisions = frozen.with_study(rule=rule, encoder=encoder, summary=None).decide(data.features).rows(data.kept)
+    ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)
+    decisions = ruled.decide(data.features, review=terms.review).rows(data.kept)
     parts = StudyParts(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
-        decisions=decisions, cost=terms.cost, capacity=terms.capacity, source=source, notes=notes,
-        certificate=certificate, seconds=time.perf_counter() - started, smallest_group=smallest,
+        decisions=decisions, cost=terms.cost, capacity=terms.capacity, review=terms.review, wording=wording,
+        source=source, notes=notes, certificate=certificate, seconds=time.perf_counter() - started,
+        smallest_group=smallest,
     )  # fmt: skip
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
     if check:
         summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()
+    summary["advice"] = advice(read(summary)).to_dict()
     return Study(policy, frozen.with_study(rule=rule, encoder=encoder, summary=summary), decisions, summary)

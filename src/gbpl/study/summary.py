@@ -23,6 +23,7 @@ from gbpl.feedback.read import TableFeedback
 from gbpl.runtime.json import plain
 from gbpl.study.imitation import imitation
 from gbpl.study.numbers import PROBABILITIES, StudyNumbers
+from gbpl.study.options import Wording
 from gbpl.study.who import SMALLEST_GROUP, by_feature, review
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.roles import Roles
@@ -53,6 +54,8 @@ class StudyParts:
     decisions: Decisions
     cost: Mapping[Any, float]
     capacity: Mapping[Any, float]
+    review: int | None
+    wording: Wording
     source: str
     notes: Sequence[str]
     certificate: Any
@@ -64,20 +67,23 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
     """The summary of a study, in plain Python types; None for what is not a finite number."""
     policy, data, rule = parts.policy, parts.data, parts.rule
     smallest = parts.smallest_group
-    numbers = StudyNumbers(policy, parts.decided, rule.default, smallest)
     place = {label: number for number, label in enumerate(data.labels)}
+    limits = {place[label]: share for label, share in parts.capacity.items()}
+    numbers = StudyNumbers(policy, parts.decided, rule.default, limits, smallest)
     given = np.fromiter(map(place.__getitem__, parts.decisions.action.tolist()), np.int64, len(data.feedback))
     split = parts.decisions.disagreement
     assert split is not None
-    deferred = split > rule.defer
+    deferred = parts.decisions.deferred
+    assert deferred is not None
     summary = {
         "format": FORMAT,
-        "title": f"{parts.source}: who gets which {parts.roles.action or 'action'}",
+        "title": parts.wording.title or f"{parts.source}: {_question(parts.roles.action)}",
         "created": datetime.date.today().isoformat(),
         "data": _data(parts),
         "roles": parts.roles.to_json(),
         "actions": _actions(parts, given),
         "default": rule.default,
+        "unit": parts.wording.to_dict(),
         "welfare": numbers.welfare() | {"net_of_cost": any(parts.cost.values())},
         "alternatives": numbers.alternatives(),
         "bands": numbers.bands(),
@@ -86,8 +92,9 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "tree": imitation(data.feedback.x, parts.encoder, given, smallest=smallest),
         "disagreement": numbers.disagreement(split, given, rule.defer),
         "review": review(data.feedback.x, parts.encoder, deferred, smallest),
+        "reviewed": _reviewed(parts),
         "overlap": policy.overlap_.to_dict() if hasattr(policy, "overlap_") else None,
-        "sensitivity": _sensitivity(parts),
+        "sensitivity": _sensitivity(parts, numbers),
         "zeta_path": policy.zeta_path_.to_dict(),
         "calibration": numbers.calibration(),
         "certificate": _certificate(parts.certificate),
@@ -97,6 +104,19 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "seconds": round(parts.seconds, 1),
     }
     return {name: plain(value) for name, value in summary.items()}
+
+
+def _question(action: str | None) -> str:
+    """What the study answers; the name of the action's column is quoted, since it need not be a noun."""
+    return "who should get which action" if action is None else f"who should get which action ({action})"
+
+
+def _reviewed(parts: StudyParts) -> dict[str, Any] | None:
+    """How many rows a person was to look at, how many are worth it, and what that is worth at most, in all."""
+    value, deferred = parts.decisions.review_value, parts.decisions.deferred
+    if parts.review is None or value is None or deferred is None:
+        return None
+    return {"asked": parts.review, "rows": int(deferred.sum()), "value": float(value[deferred].sum())}
 
 
 def _versions() -> dict[str, str]:
@@ -159,25 +179,31 @@ def _actions(parts: StudyParts, given: Int[np.ndarray, " row"]) -> list[dict[str
     ]
 
 
-def _sensitivity(parts: StudyParts) -> dict[str, Any] | None:
+def _sensitivity(parts: StudyParts, numbers: StudyNumbers) -> dict[str, Any] | None:
     """Bounds under hidden confounding, where propensities are estimated; a breakdown beyond what is tried is None.
 
-    Decisions are those of members that have not seen the row; with capacities, those out of fold within them.
+    Decisions are those of members that have not seen the row; with capacities, those out of fold within them, compared
+    with actions that everybody can get.
     """
     training = parts.policy.training("learn again")
     known = training.nuisances
     if known is None or not known.estimated or known.outcome_mean is None:
         return None
-    within = np.eye(len(parts.data.labels))[parts.decided] if parts.capacity else None
+    within = numbers.table if parts.capacity else None
+    options = [option for option in numbers.options if option.action not in numbers.limits]
     against = []
-    for option in training.evaluator("dr").alternatives():
+    for option in options:
         other = LOGGING if option.action is None else parts.data.labels[option.action]
         if option.action is None and LOGGING in parts.data.labels:
             continue
         found = training.sensitivity(other, (1.0,), SENSITIVITY_LEVEL, within)
-        numbers = {"gain": found.gain_lower[0].estimate, "breakdown": found.breakdown}
-        against.append({"label": option.label, **numbers, "breakdown_limit": found.breakdown_limit})
-    return training.sensitivity(None, STUDY_GAMMAS, SENSITIVITY_LEVEL, within).to_dict() | {"against": against}
+        entry = {"gain": found.gain_lower[0].estimate, "breakdown": found.breakdown}
+        against.append({"label": option.label, **entry, "breakdown_limit": found.breakdown_limit})
+    baseline = None
+    if parts.capacity:
+        values = {o.action: o.value.estimate for o in options if o.action is not None}
+        baseline = parts.data.labels[max(values, key=lambda action: values[action])]
+    return training.sensitivity(baseline, STUDY_GAMMAS, SENSITIVITY_LEVEL, within).to_dict() | {"against": against}
 
 
 def _certificate(certificate: Any) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ MAGIC = (
     (b"PAR1", "a Parquet file; rename it to .parquet"),
     (b"ARROW1", "an Arrow file; rename it to .arrow"),
     (b"FEA1", "a Feather file; rename it to .feather"),
-    (b"PK\x03\x04", "a zip or Excel file; export it as CSV"),
+    (b"PK\x03\x04", "a zip or Excel file; rename it to .xlsx, or export it as CSV"),
     (b"\xd0\xcf\x11\xe0", "an Excel file; export it as CSV"),
     (b"\x1f\x8b", "compressed; rename it to end in .gz"),
     (b"BZh9", "compressed; rename it to end in .bz2"),

@@ -11,13 +11,25 @@ from typing import Any
 
 from gbpl.tables.frames import TableError, nearest
 
-__all__ = ["ARROW", "PACKED", "PARQUET", "TEXT", "arrow", "checked_input", "checked_names", "reading", "suffixes"]
+__all__ = [
+    "ARROW",
+    "EXCEL",
+    "PACKED",
+    "PARQUET",
+    "TEXT",
+    "arrow",
+    "checked_input",
+    "checked_names",
+    "reading",
+    "suffixes",
+]
 
 TEXT = (".csv", ".tsv", ".txt")
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 PARQUET = (".parquet", ".pq")
 ARROW = (".feather", ".arrow", ".ipc")
-READABLE = ".csv, .tsv or .txt (also with .gz, .bz2 or .zst), .parquet, .pq, .feather, .arrow, .ipc"
+EXCEL = (".xlsx",)
+READABLE = ".csv, .tsv or .txt (also with .gz, .bz2 or .zst), .parquet, .pq, .feather, .arrow, .ipc, .xlsx"
 
 
 def arrow(module: str = "") -> Any:
@@ -50,7 +62,7 @@ def checked_input(path: str | os.PathLike[str]) -> Path:
     file = Path(path)
     if file.is_dir():
         raise TableError(f"{file} is a folder; name a file in it")
-    if suffixes(file)[0] not in (*TEXT, *PARQUET, *ARROW):
+    if suffixes(file)[0] not in (*TEXT, *PARQUET, *ARROW, *EXCEL):
         ending = repr(file.suffix) if file.suffix else "nothing"
         raise TableError(f"{file.name} ends in {ending}, so its format is not known; those read are {READABLE}")
     if not file.exists():

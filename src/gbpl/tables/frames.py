@@ -95,8 +95,10 @@ def require_columns(names: Iterable[str], available: Sequence[str], what: str) -
     absent = [name for name in names if name not in there]
     if not absent:
         return
-    also = f" (nor {len(absent) - 1} more, such as {absent[1]!r})" if len(absent) > 1 else ""
-    hint = _misread(available) or nearest(absent[0], available) or _listed(available)
+    more = f" and {len(absent) - 6} more" if len(absent) > 6 else ""
+    also = f" (nor {', '.join(map(repr, absent[1:6]))}{more})" if len(absent) > 1 else ""
+    near, listed = nearest(absent[0], available), _listed(available)
+    hint = _misread(available) or (f"{near} I{listed[3:]}" if near else listed)  # all names: the nearest may be wrong
     raise TableError(f"{what} has no column {absent[0]!r}{also}{hint}")
 
 

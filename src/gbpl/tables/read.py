@@ -1,7 +1,7 @@
 """Tables in files: read whole, or in batches of rows.
 
-Files are delimited text (.csv, .tsv, .txt; also compressed: .csv.gz, .csv.bz2, .csv.zst), Parquet (.parquet, .pq) and
-Arrow or Feather (.feather, .arrow, .ipc). A format is a class here, with its endings in `formats`.
+Files are delimited text (.csv, .tsv, .txt; also compressed: .csv.gz, .csv.bz2, .csv.zst), Parquet (.parquet, .pq),
+Arrow or Feather (.feather, .arrow, .ipc) and Excel (.xlsx). A format is a class here, with its endings in `formats`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from gbpl.tables.delimited import DelimitedText, csv_options, parsed, text_is_long, with_codes, with_missing
-from gbpl.tables.formats import ARROW, PARQUET, TEXT, arrow, checked_input, checked_names, reading, suffixes
+from gbpl.tables.excel import ExcelFile
+from gbpl.tables.formats import ARROW, EXCEL, PARQUET, TEXT, arrow, checked_input, checked_names, reading, suffixes
 from gbpl.tables.frames import TableError, require_columns
 
 __all__ = ["Batches", "open_batches", "read_table"]
@@ -132,7 +133,7 @@ class _Arrow:
 
 
 FORMATS: dict[tuple[str, ...], Callable[[Path, str, str | None], TableFile]] = {
-    TEXT: _Text, PARQUET: _Parquet, ARROW: _Arrow,
+    TEXT: _Text, PARQUET: _Parquet, ARROW: _Arrow, EXCEL: ExcelFile,
 }  # fmt: skip
 
 

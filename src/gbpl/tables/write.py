@@ -13,14 +13,15 @@ import numpy as np
 
 from gbpl.runtime.files import check_target, placed, writing
 from gbpl.tables.arrow_arrays import from_plain
-from gbpl.tables.formats import ARROW, PARQUET, arrow, checked_names
+from gbpl.tables.excel import ExcelSink
+from gbpl.tables.formats import ARROW, EXCEL, PARQUET, arrow, checked_names
 from gbpl.tables.frames import TableError
 
 __all__ = ["Writer", "check_output", "formulas", "open_writer"]
 
 MOST_BYTES = 1 << 25
 FORMULA = r"^[=@\t\r]|^[-+][^0-9.,]"
-WRITABLE = ".csv, .tsv, .parquet, .pq, .feather, .arrow, .ipc"
+WRITABLE = ".csv, .tsv, .parquet, .pq, .feather, .arrow, .ipc, .xlsx"
 
 
 def check_output(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]] = ()) -> Path:
@@ -29,7 +30,7 @@ def check_output(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLik
         target, suffix = check_target(Path(path)), Path(path).suffix.lower()
     except ValueError as error:
         raise TableError(str(error)) from error
-    if suffix not in (".csv", ".tsv", *PARQUET, *ARROW):
+    if suffix not in (".csv", ".tsv", *PARQUET, *ARROW, *EXCEL):
         ending = repr(suffix) if suffix else "nothing"
         raise TableError(f"{path} ends in {ending}, so its format is not known; those written are {WRITABLE}")
     for other in inputs:
@@ -112,6 +113,8 @@ class Writer:
             self._sink = arrow(".parquet").ParquetWriter(part, self.schema)
         elif suffix in ARROW:
             self._sink = arrow(".ipc").new_file(part, self.schema)
+        elif suffix in EXCEL:
+            self._sink = ExcelSink(part, self.schema.names)
         else:
             options = arrow(".csv").WriteOptions(delimiter="\t" if suffix == ".tsv" else ",")
             self._sink = arrow(".csv").CSVWriter(part, self.schema, write_options=options)
@@ -188,7 +191,7 @@ def _lasting(pa: Any, kind: Any) -> Any:
 def open_writer(
     path: str | os.PathLike[str], schema: Any = None, *, inputs: Iterable[str | os.PathLike[str]] = ()
 ) -> Writer:
-    """A writer of .csv, .tsv, .parquet, .pq, .feather, .arrow or .ipc; `inputs` are files it must not replace.
+    """A writer of .csv, .tsv, .parquet, .pq, .feather, .arrow, .ipc or .xlsx; `inputs` are files it must not replace.
 
     >>> with open_writer("decisions.csv") as writer:  # doctest: +SKIP
     ...     writer.write({"action": np.array(["wait", "treat"])})

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.stats import t
 
 from gbpl.feedback.pseudo_outcomes import doubly_robust, ipw, of_logged_action
+from gbpl.report.numbers import ascii_number, decimal_places
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -120,11 +121,11 @@ class Value:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        low, high = self.interval()
-        return (
-            f"{self.what} {self.estimate:.4g} (se {self.se:.2g}, 95 % interval {low:.4g} to {high:.4g}, "
-            f"{self.estimator}, {len(self.influence)} rows)"
-        )
+        places = decimal_places(self.se)
+        places = places and places + 1  # an end near zero must show its side
+        estimate, se, low, high = (ascii_number(x, places) for x in (self.estimate, self.se, *self.interval()))
+        rows = f"{len(self.influence):,} rows"
+        return f"{self.what} {estimate} (se {se}, 95 % interval {low} to {high}, {self.estimator}, {rows})"
 
     __repr__ = __str__
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.report.numbers import ascii_number, decimal_places
 from gbpl.value.estimate import Value, value_covariance
 
 if TYPE_CHECKING:
@@ -90,9 +91,10 @@ class Gains:
     def __str__(self) -> str:
         lines = [f"{'gain over':<32} {'gain':>10} {'95 % interval':>24} {'all together':>24} {'chance':>7}"]
         columns = self.to_dict()
-        for over, gain, _, low, high, all_low, all_high, chance in zip(*columns.values(), strict=True):
-            one, every = f"{low:.4g} to {high:.4g}", f"{all_low:.4g} to {all_high:.4g}"
-            lines.append(f"{over:<32} {gain:>10.4g} {one:>24} {every:>24} {chance:>7.1%}")
+        for over, gain, se, low, high, all_low, all_high, chance in zip(*columns.values(), strict=True):
+            places = decimal_places(se)
+            known, a, b, c, d = (ascii_number(x, places) for x in (gain, low, high, all_low, all_high))
+            lines.append(f"{over:<32} {known:>10} {f'{a} to {b}':>24} {f'{c} to {d}':>24} {chance:>7.1%}")
         return "\n".join([*lines, f"chance that it is better than all of these: {self.chance:.1%}"])
 
     __repr__ = __str__
