@@ -26,7 +26,7 @@ KEPT_NOISE = 2_000  # numbers per row up to which blocks of noise are kept: 8 MB
 
 
 class LastLayerGaussian(GaussianPosterior, JointPosterior):
-    """A Gaussian over the weights of the last layer, in the order (basis, raw); a method sets `mean` and `precision`."""
+    """A Gaussian over the weights of the last layer, in the order (basis, raw); a method sets mean and `precision`."""
 
     precision: Precision
 

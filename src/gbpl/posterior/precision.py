@@ -1,7 +1,7 @@
 """The precision of a Gaussian over the last layer, H = scale sum_i weight_i (C_i (x) phi_i phi_i') + prior I.
 
-Whole, its order is weights times actions, and so are its memory squared and its time cubed: with fifty actions gigabytes
-per member. Beyond `WHOLE` it is replaced by the Kronecker product of its two sides,
+Whole, its order is weights times actions: with fifty actions it takes gigabytes per member, and minutes. Beyond `WHOLE`
+it is replaced by the Kronecker product of its two sides,
 
     (sum_i weight_i phi_i phi_i') (x) (sum_i weight_i C_i / sum_i weight_i),
 
