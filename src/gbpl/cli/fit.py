@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gbpl.cli import parse
-from gbpl.cli.console import Delimiter, Encoding, Json, as_json_text, guarded, held, print_json, stderr, stdout
+from gbpl.cli.console import Delimiter, Encoding, Json, as_json_text, guarded, held, learning, print_json, stdout
 from gbpl.cli.roles import (
     GIVEN,
     OUTPUT,
@@ -30,6 +30,7 @@ from gbpl.cli.roles import (
     read_by_roles,
 )  # fmt: skip
 from gbpl.runtime.files import check_folder, together
+from gbpl.runtime.progress import stage
 
 if TYPE_CHECKING:
     from gbpl.study.study import Study
@@ -152,17 +153,19 @@ def fit(
         raise ValueError("--confounding is for a log of actions; with --outcomes nothing is hidden")
     with held():
         from gbpl.cli.messages import print_study, study_json
-    table, roles = read_by_roles(
-        data, outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls, weight=weight,
-        group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
-    )  # fmt: skip
-    with held():
-        from gbpl.study.study import learn
-    study = learn(
-        table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name), check=check, **estimator_of(models, seed, confounding),
-    )  # fmt: skip
-    with stderr().status("writing"):
+    with learning(certificate=outcome_range is not None, check=check, quiet=as_json):
+        stage("reading")
+        table, roles = read_by_roles(
+            data, outcome=outcome, action=action, outcomes=outcomes, features=features, controls=controls,
+            weight=weight, group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
+        )  # fmt: skip
+        with held():
+            from gbpl.study.study import learn
+        study = learn(
+            table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
+            seed=seed, source=parse.text_of(data.name), check=check, **estimator_of(models, seed, confounding),
+        )  # fmt: skip
+        stage("writing")
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)
     if as_json:
         print_json(study_json(study, files))

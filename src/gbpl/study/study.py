@@ -18,6 +18,7 @@ from gbpl.decisions.decisions import DEFER, Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.read import TableFeedback, check_rows, read_table
 from gbpl.frozen.file import SavedPolicy
+from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
 from gbpl.study.options import Terms, check_folds, checked_estimator
 from gbpl.study.summary import StudyParts, summarize
@@ -152,17 +153,21 @@ def learn(
     with collected(notes):
         policy.set_params(actions=data.labels).fit(data.feedback.less(terms.cost or None))
         if terms.outcome_range is not None:
+            stage("certificate")
             certificate = policy.certificate(outcome_range=terms.outcome_range)
     frozen = policy.frozen()
     rule, decided = _ruled(policy, frozen, data, terms, notes)
+    stage("decisions")
     decisions = frozen.with_study(rule=rule, encoder=encoder, summary=None).decide(data.features).rows(data.kept)
     parts = StudyParts(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, source=source, notes=notes,
         certificate=certificate, seconds=time.perf_counter() - started,
     )  # fmt: skip
+    stage("summary")
     summary = summarize(parts) | {"check": None}
     if check:
+        stage("checks")
         names = [part.name for part in encoder.parts for _ in part.names]
         summary["check"] = policy.check(names=names, seed=seed, progress=policy.progress).to_dict()
     return Study(policy, frozen.with_study(rule=rule, encoder=encoder, summary=summary), decisions, summary)

@@ -35,7 +35,7 @@ class TableError(ValueError):
 
 
 def _library(value: Any) -> str:
-    return _library_of(type(value))
+    return _library_of(type(value))  # type: ignore[arg-type]  # types are hashable
 
 
 @lru_cache(maxsize=256)  # asked several times per column, also of a single row
