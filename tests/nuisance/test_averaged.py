@@ -34,10 +34,12 @@ from gbpl.path.out_of_fold import LEAST_DOUBT, average_weights, dropped_small, p
 ROWS, FOLDS = 160, 3
 
 
-def log_with_a_step(n: int = ROWS, *, seed: int = 0, actions: int = 2, **given: Any) -> LoggedFeedback:
+def log_with_a_step(
+    n: int = ROWS, *, seed: int = 0, actions: int = 2, features: int = 3, **given: Any
+) -> LoggedFeedback:
     """A randomized log: action 1 pays where the first feature is positive, action 2 as much as the second."""
     rng = np.random.default_rng(seed)
-    x, action = rng.normal(size=(n, 3)), rng.integers(0, actions, n)
+    x, action = rng.normal(size=(n, features)), rng.integers(0, actions, n)
     means = np.column_stack([np.zeros(n), 2.0 * (x[:, 0] > 0), x[:, 1]])
     outcome = 10.0 + means[np.arange(n), action] + 0.5 * rng.normal(size=n)
     return LoggedFeedback.of(x, outcome, action, **{"propensity": np.full((n, actions), 1.0 / actions), **given})
@@ -147,10 +149,11 @@ def best_ridge(log: LoggedFeedback, folds: list[np.ndarray], one: int) -> float:
     return min(RIDGES, key=error)
 
 
+@pytest.mark.parametrize("features", [3, 20])  # fewer curves than rows of an action, and more: the dual
 @pytest.mark.parametrize("weighted", [False, True])
-def test_additive_means_are_ridge_regressions_without_the_folds(weighted: bool) -> None:
+def test_additive_means_are_ridge_regressions_without_the_folds(weighted: bool, features: int) -> None:
     weights = np.random.default_rng(3).uniform(0.5, 2.0, ROWS) if weighted else None
-    log = log_with_a_step(actions=3, sample_weight=weights)
+    log = log_with_a_step(actions=3, features=features, sample_weight=weights)
     folds = stratified_folds(log)
     means, fold_means = additive_means(log, folds)
     ridges = [best_ridge(log, folds, one) for one in range(FOLDS)]
@@ -161,6 +164,20 @@ def test_additive_means_are_ridge_regressions_without_the_folds(weighted: bool) 
             assert_allclose(fold_means[one, folds[other], action], by_hand[folds[other]], atol=1e-6)
             if one == other:
                 assert_allclose(means[folds[one], action], by_hand[folds[one]], atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "features"), [(120, 400), (400, 5)])
+def test_additive_means_solve_for_rows_or_curves_whichever_are_fewer(
+    n: int, features: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 400 features there are 1,600 curves: matrices of that order took minutes where a log has 500 rows."""
+    log = log_with_a_step(n, features=features)
+    calls = record_calls(monkeypatch, "solve", gbpl.nuisance.averaged.scipy.linalg)
+    additive_means(log, stratified_folds(log))
+    most_rows = np.bincount(log.action).max()
+    assert max(len(call.arguments[0]) for call in calls) <= min(most_rows, 4 * features)
+    pairs = FOLDS * (FOLDS - 1) // 2
+    assert len(calls) == 2 * (pairs * len(RIDGES) + FOLDS)  # every pair of folds is left out once, whoever asks
 
 
 def test_additive_means_follow_the_unit_and_the_level_of_the_outcome() -> None:

@@ -189,3 +189,19 @@ def test_where_signals_are_strong_sure_rows_can_be_treated():
     rule = threshold_rule(probability, alpha=0.1).action
     assert np.mean(rule == 1) > 0.3
     assert np.mean(new[rule == 1, 0] > 0) > 0.97
+
+
+def test_draws_of_effects_take_no_more_memory_with_more_rows_or_actions(fitted, monkeypatch):
+    """With 34 actions and 10,000 rows they took a gigabyte; in smaller parts they are the same."""
+    posterior = fitted.posterior()
+    x, _ = _sample(70, 2, 5)
+    whole = np.concatenate([effect for _, effect in posterior.effects(x, draws=50)], axis=1)
+    shares = posterior.action_probability(x, draws=50)
+    monkeypatch.setattr(module, "NUMBERS", 2_000)
+    parts = list(posterior.effects(x, draws=50))
+    assert max(effect.size for _, effect in parts) <= 2_000
+    assert [rows.start for rows, _ in parts] == [0, *(rows.stop for rows, _ in parts[:-1])]
+    assert_allclose(np.concatenate([effect for _, effect in parts], axis=1), whole, rtol=1e-4, atol=1e-5)
+    best = np.argmax(whole, axis=2)
+    expected = np.stack([np.mean(best == action, axis=0) for action in range(whole.shape[2])], axis=1)
+    assert_allclose(shares, expected, atol=1e-12)

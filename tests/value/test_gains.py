@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import norm, t
+from support.calls import record_calls
 from support.policies import small_net
 
+import gbpl.value.estimate
+import gbpl.value.gains
 from gbpl import Value
 from gbpl.datasets import BinaryDesign
 from gbpl.value.estimate import value_covariance
@@ -171,3 +174,13 @@ def test_the_gains_of_a_policy_are_its_value_less_that_of_each_action() -> None:
         single = Value(sample.outcomes[:, action], "mean")
         assert_allclose([gain.estimate, gain.se], [(value - single).estimate, (value - single).se], rtol=1e-6)
     assert_array_equal(policy.gains().bands(), gains.bands())
+
+
+def test_errors_are_computed_once_for_all_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report asks for fifty levels: with 34 actions that was 1,700 sums over all rows."""
+    values = [Value(np.random.default_rng(seed).normal(size=200), "dr") for seed in range(6)]
+    gains = gains_over(values[0], list("abcde"), values[1:])
+    calls = record_calls(monkeypatch, "value_covariance", gbpl.value.estimate, gbpl.value.gains)
+    reaches = [gains.reach(level) for level in (0.5, 0.9, 0.95, 0.99)]
+    assert reaches == sorted(reaches)
+    assert len(calls) == 5 + 1  # each gain's, and that of all together

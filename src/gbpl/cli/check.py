@@ -17,12 +17,13 @@ from gbpl.cli.console import (
     Screen,
     guarded,
     held,
+    learning,
     print_json,
     stdout,
     table,
     verbatim,
     warnings_shown,
-)
+)  # fmt: skip
 from gbpl.cli.roles import (
     OUTPUT,
     Action,
@@ -43,6 +44,7 @@ from gbpl.cli.roles import (
     read_by_roles,
 )  # fmt: skip
 from gbpl.runtime.files import check_target
+from gbpl.runtime.progress import stage
 
 __all__ = ["NOT_PASSED", "check", "print_check"]
 
@@ -91,17 +93,18 @@ def check(
         if report.suffix.lower() not in (".html", ".htm"):
             raise ValueError(f"the report is an HTML page, got {str(report)!r}; give a name that ends in .html")
         check_target(report)
-    rows, roles = read_by_roles(
-        data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
-        weight=weight, group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
-    )  # fmt: skip
-    with held():
-        from gbpl.study.study import learn
-    with warnings_shown(as_json):
-        study = learn(
-            rows, **roles, cost=costs, seed=seed, source=parse.text_of(data.name), check=True,
-            **estimator_of(models, seed),
+    with learning(check=True, quiet=as_json):
+        stage("reading")
+        rows, roles = read_by_roles(
+            data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
+            controls=controls, weight=weight, group=group, propensity=propensity, encoding=encoding,
+            delimiter=delimiter,
         )  # fmt: skip
+        with held():
+            from gbpl.study.study import learn
+        source = parse.text_of(data.name)
+        with warnings_shown(as_json):
+            study = learn(rows, **roles, cost=costs, seed=seed, source=source, check=True, **estimator_of(models, seed))
     found = study.summary["check"]
     if report is not None:
         study.report(report)

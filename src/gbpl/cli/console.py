@@ -13,30 +13,47 @@ import os
 import re
 import signal
 import sys
+import threading
+import time
 import traceback
 import unicodedata
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated, Any, NoReturn, ParamSpec
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)  # fmt: skip
 from rich.table import Table
+from rich.text import Text
 
 from gbpl.runtime.json import plain
+from gbpl.runtime.progress import Job, running, time_left
 
 __all__ = [
     "FAULT", "INTERRUPTED", "TERMINATED", "WRONG", "Delimiter", "Encoding", "Json", "Screen", "as_json_text", "guarded",
-    "held", "print_json", "progress_bar", "ready_streams", "stderr", "stdout", "stop", "table", "verbatim",
+    "held", "learning", "print_json", "progress_bar", "ready_streams", "stderr", "stdout", "stop", "table", "verbatim",
     "warnings_shown",
 ]  # fmt: skip
 
 FAULT, WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 WIDE = 120  # columns of what goes to a file
+LEARNING = {
+    "reading": 2.0, "models of the outcomes": 30.0, "policies": 25.0, "certificate": 60.0,
+    "policies without a part of the rows": 35.0, "decisions": 2.0, "summary": 10.0, "checks": 300.0, "writing": 2.0,
+}  # fmt: skip  # about how long each takes
+LINE_EVERY = 15.0  # seconds between lines about progress where nobody watches a bar
 # Control characters and those that turn the direction of writing could rewrite what else is on the screen; lone
 # surrogates come with odd file names and cannot be printed.
 UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -258,3 +275,61 @@ def progress_bar(**options: Any) -> Progress:
         TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False),
     ]  # fmt: skip
     return Progress(*columns, console=console, disable=not console.is_terminal, **options)
+
+
+class _Left(ProgressColumn):
+    """Time left, by the share of the whole that is done."""
+
+    def render(self, task: Task) -> Text:
+        left = time_left(task.elapsed or 0.0, task.percentage / 100.0)
+        return Text(f"about {left} left" if left else "")
+
+
+def learning(*, certificate: bool = False, check: bool = False, quiet: bool = False) -> AbstractContextManager[None]:
+    """The stages of `learn`, with reading before and writing after it."""
+    left_out = {"certificate": not certificate, "checks": not check}
+    return _shown({name: share for name, share in LEARNING.items() if not left_out.get(name)}, quiet=quiet)
+
+
+@contextmanager
+def _shown(shares: Mapping[str, float], *, quiet: bool) -> Iterator[None]:
+    """The stages of a job on standard error: a bar on a terminal, a line now and then in a log, nothing if `quiet`."""
+    if quiet:
+        yield
+        return
+    console = stderr()
+    if not console.is_terminal:
+        with _lines(shares):
+            yield
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %"), _Left()]
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+        with running(Job(shares, lambda share, name: bar.update(task, completed=share, description=name))):
+            yield
+
+
+@contextmanager
+def _lines(shares: Mapping[str, float]) -> Iterator[None]:
+    """One line every `LINE_EVERY` seconds, from a thread of its own: a long step says nothing while it lasts."""
+    started, ended = time.monotonic(), threading.Event()
+    now: list[Any] = [0.0, "starting"]
+
+    def show(share: float, name: str) -> None:
+        now[:] = share, name
+
+    def report() -> None:
+        while not ended.wait(LINE_EVERY):
+            elapsed = time.monotonic() - started
+            left = time_left(elapsed, now[0])
+            rest = f", about {left} left" if left else ""
+            print(f"{now[0]:4.0%} {now[1]}, {elapsed:.0f} s so far{rest}", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        with running(Job(shares, show)):
+            yield
+    finally:
+        ended.set()
+        thread.join()

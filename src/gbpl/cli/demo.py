@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 
 from gbpl.cli import parse
-from gbpl.cli.console import guarded, held, stdout, table, verbatim
+from gbpl.cli.console import guarded, held, learning, stdout, table, verbatim
+from gbpl.runtime.progress import stage
 
 __all__ = ["demo"]
 
@@ -66,8 +67,10 @@ def demo(
     design = EmailDesign()
     trial = design.frame(rows, seed=seed, as_frame="arrow")
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}
-    study = learn(trial, **roles, seed=seed, source="trial.csv", unit="visits", per="customer")
-    files = write_study(study, out / "trial.csv", out, frame=trial)
+    with learning():
+        study = learn(trial, **roles, seed=seed, source="trial.csv", unit="visits", per="customer")
+        stage("writing")
+        files = write_study(study, out / "trial.csv", out, frame=trial)
     print_study(console, study, files)
     console.print()
     console.print(_truth(design, study.policy, seed))

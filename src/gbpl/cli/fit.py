@@ -16,8 +16,8 @@ from gbpl.cli.console import (
     as_json_text,
     guarded,
     held,
+    learning,
     print_json,
-    stderr,
     stdout,
     warnings_shown,
 )
@@ -44,6 +44,7 @@ from gbpl.cli.roles import (
     read_by_roles,
 )  # fmt: skip
 from gbpl.runtime.files import check_folder, check_writable, together
+from gbpl.runtime.progress import stage
 
 if TYPE_CHECKING:
     from gbpl.study.study import Study
@@ -199,20 +200,23 @@ def fit(
         from gbpl.study.options import Wording, check_review
     check_review(review, defer)
     Wording(title, unit, per, population)
-    table, roles = read_by_roles(
-        data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
-        weight=weight, group=group, propensity=propensity, encoding=encoding, delimiter=delimiter,
-    )  # fmt: skip
-    with held():
-        from gbpl.study.study import learn
-    with warnings_shown(as_json):
-        study = learn(
-            table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
-            outcome_range=outcome_range, title=title, unit=unit, per=per, population=population, seed=seed,
-            source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
-            **estimator_of(models, seed, confounding, keep_outliers),
+    with learning(certificate=outcome_range is not None, check=check, quiet=as_json):
+        stage("reading")
+        table, roles = read_by_roles(
+            data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
+            controls=controls, weight=weight, group=group, propensity=propensity, encoding=encoding,
+            delimiter=delimiter,
         )  # fmt: skip
-    with stderr().status("writing"):
+        with held():
+            from gbpl.study.study import learn
+        with warnings_shown(as_json):
+            study = learn(
+                table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
+                outcome_range=outcome_range, title=title, unit=unit, per=per, population=population, seed=seed,
+                source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
+                **estimator_of(models, seed, confounding, keep_outliers),
+            )  # fmt: skip
+        stage("writing")
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)
     if as_json:
         print_json(study_json(study, files))

@@ -19,6 +19,7 @@ from gbpl.nuisance.plan import fit_plans
 from gbpl.path.grid import auto_path
 from gbpl.path.path import fit_paths
 from gbpl.path.plan import PathProblem, PathSettings, Table
+from gbpl.runtime.progress import stage
 
 if TYPE_CHECKING:
     from jaxtyping import Int
@@ -47,7 +48,9 @@ class Request:
 
 def fit_together(requests: Sequence[Request]) -> list[Training]:
     """Fit each request to its own rows; those that share their settings are fitted as one stack."""
+    stage("models of the outcomes")
     nuisances = _nuisances(requests)
+    stage("policies")
     made = [partial(_problem, request, known) for request, known in zip(requests, nuisances, strict=True)]
     problems = [problem() for problem in made]
     return [

@@ -47,7 +47,7 @@ CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
     "safe_bayes": safe_bayes,
 }
 AUTO_CALIBRATION = "information_matching"  # of eta="auto"
-KEPT_POSTERIOR = 100 << 20  # bytes of Cholesky factors up to which the default posterior is kept
+KEPT_POSTERIOR = 100 << 20  # bytes of precisions up to which the default posterior is kept
 DRAWS = 400
 LEARNED = 0.12  # of the variance of rows, what learning from them adds in any design; see `Training.learned`
 
@@ -227,7 +227,7 @@ class Training:
             policy_weights=fit.policy_weights,
             default_draws=refits if bootstrap else DRAWS,
         )
-        if plain and sum(part.root.nbytes for part in parts) <= KEPT_POSTERIOR:
+        if plain and sum(part.precision.nbytes for part in parts) <= KEPT_POSTERIOR:
             self._posterior = made
         return made
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gbpl.models.basis import effect_basis, rough_basis
-from gbpl.models.numpy_form import NumpyForm, dense
+from gbpl.models.numpy_form import Networks, NumpyForm, dense
 from gbpl.runtime.threads import one_thread
 from gbpl.squashing import SQUASHINGS, advantage_of
 
@@ -60,21 +60,57 @@ class Effects:
         """Draws that go with it."""
         return 0 if self.draw_weight is None else len(self.draw_weight)
 
-    def complete(self, x: np.ndarray, drawn: Float[np.ndarray, "draw row action"]) -> None:
-        """Add what is beside the members to `drawn`, what they add to each draw, in place."""
-        assert self.draw_coefficient is not None
-        assert self.functions is not None
-        width = self.draw_coefficient.shape[1] - self.functions.shape[1]
-        phi = effect_basis(x, self.knots, width).astype(np.float32)
+
+class _ReadyEffects:
+    """Effects with what their draws need: arrays laid out so that a block of rows is two products."""
+
+    def __init__(self, effects: Effects) -> None:
+        weight, coefficient, functions = effects.draw_weight, effects.draw_coefficient, effects.functions
+        assert weight is not None
+        assert coefficient is not None
+        assert functions is not None
+        self.weight, self.functions, self.knots = np.ascontiguousarray(weight.T), functions, effects.knots
+        draws, size, self.count = coefficient.shape
+        self.width = size - functions.shape[1]
+        self.coefficient = np.ascontiguousarray(coefficient.transpose(1, 2, 0)).reshape(size, self.count * draws)
+
+    def taken(
+        self,
+        x: np.ndarray,
+        advantages: Float[np.ndarray, "member row action"],
+        prices: Float[np.ndarray, " action"] | None = None,
+        loss: Float[np.ndarray, "row action"] | None = None,
+    ) -> Int[np.ndarray, "row action"]:
+        """How many draws take each action, net of prices; of actions that are level, the first one.
+
+        `loss` is filled with what each action is expected to lose.
+        """
+        phi = effect_basis(x, self.knots, self.width).astype(np.float32)
         basis = np.concatenate([phi, rough_basis(x, self.functions)], axis=1)
-        drawn += np.matmul(basis, self.draw_coefficient)
+        drawn = (basis @ self.coefficient).reshape(len(x), self.count, -1)
+        members = np.ascontiguousarray(advantages.transpose(1, 2, 0), np.float32)
+        drawn += members @ self.weight
+        if prices is not None:
+            drawn -= prices[:, None]
+        if loss is not None:
+            loss[:] = drawn.max(axis=1).mean(axis=1)[:, None] - drawn.mean(axis=2)
+        if self.count == 2:
+            second = np.count_nonzero(drawn[:, 1] > drawn[:, 0], axis=1)
+            return np.stack([drawn.shape[2] - second, second], axis=1)
+        top, taken = drawn.max(axis=1), np.zeros((len(x), self.count), np.int64)
+        free = np.ones(top.shape, bool)
+        for action in range(self.count):
+            best = (drawn[:, action] == top) & free
+            taken[:, action] = np.count_nonzero(best, axis=1)
+            free &= ~best
+        return taken
 
 
 class _ReadyPart:
     """A part with what applying it needs: layers that members share kept once, draws by member."""
 
-    def __init__(self, part: Part, squashing: str, count: int, weight: np.ndarray | None) -> None:
-        self.form, self.weights, self.count, self.weight = part.form.shared(), part.weights, count, weight
+    def __init__(self, part: Part, squashing: str, count: int) -> None:
+        self.form, self.weights, self.count = part.form.shared(), part.weights, count
         self.advantage, self.ordered = advantage_of(squashing), squashing in SQUASHINGS
         self.drawn: dict[int, Float[np.ndarray, "basis draw_raw"]] = {}
         if part.draws is not None and part.draw_member is not None:
@@ -82,25 +118,23 @@ class _ReadyPart:
                 own = part.draws[part.draw_member == member].transpose(1, 0, 2)
                 self.drawn[member] = np.ascontiguousarray(own.reshape(len(own), -1))
         self.widest = max([self.form.widest] + [drawn.shape[1] for drawn in self.drawn.values()])
+        whole = isinstance(self.form, Networks) or self.drawn
+        self.folded = None if whole else self.form.folded()  # type: ignore[union-attr]
 
-    def add(
-        self,
-        x: np.ndarray,
-        deviation: np.ndarray,
-        taken: np.ndarray | None,
-        drawn: np.ndarray | None = None,
-        prices: np.ndarray | None = None,
-    ) -> None:
-        """Add up one block of standardized rows, in place: the deviation, draws of actions, draws of effects."""
+    def advantages(
+        self, x: np.ndarray, taken: np.ndarray | None, prices: np.ndarray | None
+    ) -> Float[np.ndarray, "member row action"]:
+        """What each member adds to the deviation of standardized rows; draws of actions are added up in place."""
+        if self.folded is not None:
+            return self.advantage(self.folded.raws(x).astype(np.float64))
+        made = np.empty((len(self.weights), len(x), self.count))
         for members, basis in self.form.bases(x):
-            advantages = self.advantage(dense(basis, self.form.last[members]).astype(np.float64))
-            deviation += np.tensordot(self.weights[members], advantages, axes=1)
-            if drawn is not None and self.weight is not None:
-                drawn += np.tensordot(self.weight[:, members], advantages.astype(np.float32), axes=1)
+            made[members] = self.advantage(dense(basis, self.form.last[members]).astype(np.float64))
             if taken is not None:
                 for place, member in enumerate(members.tolist()):
                     if member in self.drawn:
                         self._count(basis if basis.ndim == 2 else basis[place], self.drawn[member], taken, prices)
+        return made
 
     def _count(
         self, basis: np.ndarray, drawn: np.ndarray, taken: Int[np.ndarray, "row action"], prices: np.ndarray | None
@@ -129,14 +163,14 @@ class Committee:
         effects: Effects | None = None,
         columns: Int[np.ndarray, " kept"] | None = None,
     ) -> None:
-        ends = np.cumsum([len(part.weights) for part in parts])[:-1]
-        drawn = None if effects is None else effects.draw_weight
-        weights = [None] * len(parts) if drawn is None else np.split(drawn, ends, axis=1)
-        self.parts = [_ReadyPart(part, squashing, count, own) for part, own in zip(parts, weights, strict=True)]
+        self.parts = [_ReadyPart(part, squashing, count) for part in parts]
+        self.weights = np.concatenate([part.weights for part in parts])
+        self.drawn = _ReadyEffects(effects) if effects is not None and effects.draw_count else None
         self.columns = None if columns is None else np.asarray(columns)
         self.mean, self.scale = (part if columns is None else part[self.columns] for part in (mean, scale))
         self.count, self.effects = count, effects
-        widest = max([part.widest for part in self.parts] + [0 if effects is None else count * effects.draw_count])
+        several = count * (len(self.weights) + (0 if effects is None else effects.draw_count))
+        widest = max([several, *(part.widest for part in self.parts)])
         self.block = max(64, min(BLOCK, 1 << ((1 << 21) // widest).bit_length() - 1))
 
     def apply(
@@ -154,7 +188,7 @@ class Committee:
         lose, net of prices.
         """
         deviation = np.zeros((len(x), self.count))
-        some = any(part.drawn for part in self.parts) or (self.effects is not None and self.effects.draw_count > 0)
+        some = any(part.drawn for part in self.parts) or self.drawn is not None
         taken = np.zeros((len(x), self.count), np.int64) if draws and some else None
 
         def compute(start: int) -> None:
@@ -186,21 +220,11 @@ class Committee:
         loss: np.ndarray | None,
     ) -> None:
         x = (((x if self.columns is None else x[:, self.columns]) - self.mean) / self.scale).astype(np.float32)
-        effects = self.effects
-        of_effects = 0 if effects is None or taken is None else effects.draw_count
-        drawn = np.zeros((of_effects, len(x), self.count), np.float32) if of_effects else None
-        for part in self.parts:
-            part.add(x, deviation, taken if drawn is None else None, drawn, prices)
-        if effects is None:
-            return
-        deviation *= effects.slope
-        deviation += effects.level
-        if taken is None or drawn is None:
-            return
-        effects.complete(x, drawn)
-        if prices is not None:
-            drawn -= prices
-        best = np.argmax(drawn, axis=2)
-        taken += np.stack([np.count_nonzero(best == action, axis=0) for action in range(self.count)], axis=1)
-        if loss is not None:
-            loss[:] = drawn.max(axis=2).mean(axis=0)[:, None] - drawn.mean(axis=0)
+        by_part = [part.advantages(x, None if self.drawn is not None else taken, prices) for part in self.parts]
+        advantages = by_part[0] if len(by_part) == 1 else np.concatenate(by_part)
+        deviation += (self.weights @ advantages.reshape(len(advantages), -1)).reshape(deviation.shape)
+        if self.effects is not None:
+            deviation *= self.effects.slope
+            deviation += self.effects.level
+        if taken is not None and self.drawn is not None:
+            taken += self.drawn.taken(x, advantages, prices, loss)

@@ -16,6 +16,7 @@ from gbpl.decisions.rules import disagreement, largest
 from gbpl.feedback.reach import beyond_reach, check_reach
 from gbpl.frozen.committee import Committee, Effects, Part
 from gbpl.squashing import simplex_projection
+from gbpl.tables.frames import require_columns
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class NumpyPolicy:
     """A fitted policy without its training rows; numpy is all it needs to decide.
 
     It takes what the policy was fitted to: an array or frame of features, or, where it was learned from a table with an
-    encoder, such a table. `parts` are the members of each model, and `squashing` takes their raw outputs to a policy.
+    encoder, such a table. One row may come alone: as a list of its features, or as a dict of its columns; several as a
+    list of such dicts. `parts` are the members of each model, and `squashing` takes their raw outputs to a policy.
     `fingerprint_` is of the training rows, None where it is not known.
     """
 
@@ -87,6 +89,7 @@ class NumpyPolicy:
 
     def _features(self, X: Any) -> tuple[Float[np.ndarray, "row feature"], dict[str, int]]:
         """Features as numbers, and what was filled in."""
+        X = _as_table(X)
         if self.encoder is not None and not isinstance(X, np.ndarray):
             x, counts = self.encoder.apply(X)
             return x, dict(counts)
@@ -94,6 +97,13 @@ class NumpyPolicy:
 
     def _numbers(self, X: Any) -> Float[np.ndarray, "row feature"]:
         names = getattr(self, "feature_names_in_", None)
+        if isinstance(X, Mapping):
+            if names is None:
+                raise ValueError(
+                    f"the features have no names in this policy; give {self.n_features_in_} numbers per row"
+                )
+            require_columns(names.tolist(), list(X), "the row")
+            X = np.column_stack([X[name] for name in names])
         if hasattr(X, "columns") and names is not None:
             given = [str(name) for name in X.columns]
             if given != names.tolist():
@@ -106,6 +116,8 @@ class NumpyPolicy:
             raise ValueError(
                 f"X must be numbers, got {type(X).__name__} with other values; encode them first"
             ) from None
+        if x.shape == (self.n_features_in_,):
+            x = x[None]
         if x.ndim != 2 or x.shape[1] != self.n_features_in_:
             raise ValueError(f"X must be a table of {self.n_features_in_} features, as in the fit, got shape {x.shape}")
         if not np.isfinite(x).all():
@@ -225,3 +237,21 @@ class NumpyPolicy:
             actions=self.actions_,
             counts=counts,
         )
+
+
+def _as_table(X: Any) -> Any:
+    """A dict of single values as a table of one row, and a list of dicts as one of several; anything else as it is."""
+    if isinstance(X, Mapping) and X and not any(map(_is_column, X.values())):
+        return {name: [value] for name, value in X.items()}
+    if not isinstance(X, list | tuple) or not X or not all(isinstance(row, Mapping) for row in X):
+        return X
+    for number, row in enumerate(X):
+        odd = next(iter(row.keys() ^ X[0].keys()), None)
+        if odd is not None:
+            has, lacks = (number, 0) if odd in row else (0, number)
+            raise ValueError(f"row {has} has {odd!r}, and row {lacks} does not; give None where a value is missing")
+    return {name: [row[name] for row in X] for name in X[0]}
+
+
+def _is_column(value: Any) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes)

@@ -33,17 +33,19 @@ def leaf_numbers(
 ) -> Int[np.ndarray, "row tree"]:
     """The leaf of every row in every tree; the children of node i are 2 i + 1 (x <= threshold) and 2 i + 2."""
     trees, nodes = feature.shape
-    first = nodes * np.arange(trees, dtype=np.int32)  # places in the flat arrays, which are quicker to take from
-    features, thresholds = feature.ravel(), threshold.ravel()
+    first = nodes * np.arange(trees)  # places in the flat arrays, which are quicker to take from
+    features, thresholds = feature.astype(np.intp).ravel(), threshold.ravel()
     leaves = np.empty((len(x), trees), np.int32)
     for start in range(0, len(x), ROWS):
         part = np.ascontiguousarray(x[start : start + ROWS])
         rows = (part.shape[1] * np.arange(len(part)))[:, None]
-        values, node = part.ravel(), np.zeros((len(part), trees), np.int32)
+        values, place = part.ravel(), np.broadcast_to(first, (len(part), trees)).copy()
         for _ in range(int(nodes + 1).bit_length() - 1):
-            place = node + first
-            node = 2 * node + 1 + (values.take(rows + features.take(place)) > thresholds.take(place))
-        leaves[start : start + len(part)] = node - nodes
+            right = values.take(rows + features.take(place)) > thresholds.take(place)
+            place *= 2  # of node i = place - first: 2 i + 1 + right
+            place += 1 - first
+            place += right
+        leaves[start : start + len(part)] = place - (first + nodes)
     return leaves
 
 

@@ -18,7 +18,7 @@ from gbpl.models.basis import leaf_numbers, leaf_sums, spline_curves
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["ACTIVATIONS", "Forests", "Networks", "NumpyForm", "dense", "layer_matrix"]
+__all__ = ["ACTIVATIONS", "FoldedForests", "Forests", "Networks", "NumpyForm", "dense", "layer_matrix"]
 
 CACHED = 1 << 17  # numbers that stay in a core's cache: members are taken together as far as that goes
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -132,8 +132,44 @@ class Forests:
         for number in np.unique(self.forest).tolist():
             yield np.flatnonzero(self.forest == number), self._components(number, x)
 
+    def folded(self) -> FoldedForests | None:
+        """The same outputs with the last layers taken into the leaves; None where that makes them no smaller."""
+        outputs = self.last.shape[2]
+        own = [np.flatnonzero(self.forest == number) for number in range(len(self.feature))]
+        if max(map(len, own)) * outputs > self.value.shape[3]:
+            return None
+        values, weight = self.value.astype(np.float64), self.last.astype(np.float64)
+        parts = [
+            np.einsum("tlc,mco->tlmo", values[number], weight[members, :-1]).astype(np.float32)
+            for number, members in enumerate(own)
+        ]
+        return FoldedForests(self.feature, self.threshold, own, parts, self.last[:, -1])
+
     def _components(self, number: int, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row component"]:
         return leaf_sums(self.value[number], leaf_numbers(self.feature[number], self.threshold[number], x))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldedForests:
+    """Forests whose leaves hold the outputs of their members: fewer numbers than components, and no last layer."""
+
+    feature: Int[np.ndarray, "forest tree node"]
+    threshold: Float[np.ndarray, "forest tree node"]
+    members: list[Int[np.ndarray, " own"]]
+    values: list[Float[np.ndarray, "tree leaf own raw"]]
+    bias: Float[np.ndarray, "member raw"]
+
+    def raws(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "member row raw"]:
+        """Raw outputs of every member: the trees of all forests are descended together."""
+        _, trees, nodes = self.feature.shape
+        leaf = leaf_numbers(self.feature.reshape(-1, nodes), self.threshold.reshape(-1, nodes), x)
+        raw = np.empty((len(self.bias), len(x), self.bias.shape[1]), np.float32)
+        for number, (members, value) in enumerate(zip(self.members, self.values, strict=True)):
+            own = leaf[:, number * trees : (number + 1) * trees]
+            flat = value.reshape(trees * (nodes + 1), -1)
+            sums = flat.take(own + (nodes + 1) * np.arange(trees), axis=0).sum(axis=1)
+            raw[members] = sums.reshape(len(x), len(members), -1).transpose(1, 0, 2)
+        return raw + self.bias[:, None]
 
 
 NumpyForm = Networks | Forests

@@ -8,16 +8,20 @@ greatest likelihood) costs nothing more and is seldom far from the best of them 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import combinations_with_replacement
+from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement
 from typing import TYPE_CHECKING
 
 import numpy as np
+import scipy.linalg
 from scipy.optimize import nnls
 from sklearn.linear_model import LogisticRegression
 
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.models.splines import spline_curves
+from gbpl.runtime.progress import Progress
+from gbpl.runtime.threads import few_threads
 from gbpl.trees.grow import Binned, forest_predictions
 
 if TYPE_CHECKING:
@@ -89,45 +93,108 @@ def _two_out(
     return means, fold_means
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ridges:
+    """Ridge regressions of one action that leave folds out, on `basis` and a level that is not shrunk.
+
+    With c the rows centred at their weighted mean, the coefficients are (c'Wc + r)^-1 c'Wy. They come from sums for
+    each fold; or, where there are fewer rows than functions, as c'(cc' + r/W)^-1 y, whose matrix has the order of the
+    rows (`grams` is then empty).
+    """
+
+    basis: Float[np.ndarray, "row function"]
+    y: Float[np.ndarray, " row"]
+    weight: Float[np.ndarray, " row"]
+    fold: Int[np.ndarray, " row"]
+    grams: Float[np.ndarray, "fold function_and_one function_and_one_and_y"]
+
+    @classmethod
+    def of(cls, basis: np.ndarray, y: np.ndarray, weight: np.ndarray, fold: np.ndarray, folds: int) -> _Ridges:
+        size = basis.shape[1] + 1
+        if len(basis) < size:
+            return cls(basis, y, weight, fold, np.empty((0, 0, 0)))
+        grams = np.empty((folds, size, size + 1))
+        for number in range(folds):
+            own = fold == number
+            rows = np.column_stack([np.ones(np.count_nonzero(own)), basis[own]])
+            grams[number] = (rows * weight[own, None]).T @ np.column_stack([rows, y[own]])
+        return cls(basis, y, weight, fold, grams)
+
+    def coefficients(
+        self, left_out: Collection[int], ridges: Sequence[float]
+    ) -> Float[np.ndarray, "ridge one_and_function"]:
+        """Level and coefficients at each ridge; zeros for an action that no row is left of."""
+        kept = ~np.isin(self.fold, list(left_out))
+        made = np.zeros((len(ridges), self.basis.shape[1] + 1))
+        total = float(self.weight[kept].sum())
+        if total == 0.0:
+            return made
+        if len(self.grams):
+            gram = self.grams[~np.isin(np.arange(len(self.grams)), list(left_out))].sum(axis=0)
+            middle, level = gram[0, 1:-1] / total, gram[0, -1] / total
+            matrix, right = gram[1:, 1:-1] - total * np.outer(middle, middle), gram[1:, -1] - total * level * middle
+            turn, shrunk = None, np.ones(len(matrix))
+        else:
+            kept &= self.weight > 0.0
+            rows, weight = self.basis[kept], self.weight[kept]
+            middle, level = weight @ rows / total, weight @ self.y[kept] / total
+            turn = rows - middle
+            matrix, right, shrunk = turn @ turn.T, self.y[kept] - level, 1.0 / weight
+        diagonal = np.diag(matrix).copy()
+        with few_threads(len(matrix)):
+            for number, ridge in enumerate(ridges):
+                np.fill_diagonal(matrix, diagonal + ridge * shrunk)
+                solved = scipy.linalg.solve(matrix, right, assume_a="pos", check_finite=False)
+                made[number, 1:] = solved if turn is None else solved @ turn
+        made[:, 0] = level - made[:, 1:] @ middle
+        return made
+
+
 def additive_means(feedback: LoggedFeedback, folds: Folds) -> Means:
     """Ridge regressions on spline curves of the features, one per action.
 
-    They need only sums of squares and products for each fold and action: a model that leaves folds out uses the sums
-    of the others. The ridge for the predictions of a fold, and for the scores that may not see it, has the least error
-    on the other folds, by models that saw neither.
+    The ridge for the predictions of a fold, and for the scores that may not see it, has the least error on the other
+    folds, by models that saw neither.
     """
-    n, count = len(feedback), len(feedback.actions)
+    n, count, y = len(feedback), len(feedback.actions), feedback.outcome
     x = Standardizer.fit(feedback.context, np.arange(n), feedback.weights).apply(feedback.context)
-    basis = np.column_stack([np.ones(n), spline_curves(x, KNOTS)]).astype(np.float64)
-    y = feedback.outcome
+    basis = spline_curves(x, KNOTS).astype(np.float64)
     weight = np.ones(n) if feedback.weights is None else feedback.weights / feedback.weights.mean()
-    size = basis.shape[1]
-    gram, moment = np.zeros((len(folds), count, size, size)), np.zeros((len(folds), count, size))
+    dealt = np.full(n, -1)
     for number, fold in enumerate(folds):
-        for action in range(count):
-            rows = fold[feedback.action[fold] == action]
-            weighted = basis[rows] * weight[rows, None]
-            gram[number, action], moment[number, action] = weighted.T @ basis[rows], weighted.T @ y[rows]
-    shrunk = np.ones(size)
-    shrunk[0] = 1e-9  # the level is not shrunk, except for an action that no row is left of
+        dealt[fold] = number
+    by_action = [np.flatnonzero((feedback.action == action) & (dealt >= 0)) for action in range(count)]
+    pairs = list(combinations(range(len(folds)), 2))
+    by_pair = np.zeros((len(pairs), len(RIDGES), count, basis.shape[1] + 1))
+    alone = np.zeros((len(folds), count, basis.shape[1] + 1))
+    errors = np.zeros((len(folds), len(RIDGES)))
 
-    def coefficients(left_out: Collection[int], ridge: float) -> Float[np.ndarray, "basis action"]:
-        kept = [number for number in range(len(folds)) if number not in left_out]
-        matrix = gram[kept].sum(axis=0) + np.diag(ridge * shrunk)
-        return np.linalg.solve(matrix, moment[kept].sum(axis=0)[..., None])[..., 0].T
+    def models(rows: Int[np.ndarray, " row"]) -> _Ridges:
+        return _Ridges.of(basis[rows], y[rows], weight[rows], dealt[rows], len(folds))
 
-    def error(left_out: Collection[int], number: int, ridge: float) -> float:
-        fold = folds[number]
-        predictions = basis[fold] @ coefficients(left_out, ridge)
-        return float(weight[fold] @ (y[fold] - predictions[np.arange(len(fold)), feedback.action[fold]]) ** 2)
-
+    for action, rows in enumerate(by_action):
+        own = models(rows)
+        for place, pair in enumerate(pairs):
+            by_pair[place, :, action] = found = own.coefficients(pair, RIDGES)
+            for left, judged in (pair, pair[::-1]):  # the error on one of the two, for the ridge of the other
+                inside = rows[dealt[rows] == judged]
+                predicted = found[:, :1] + found[:, 1:] @ basis[inside].T
+                errors[left] += (y[inside] - predicted) ** 2 @ weight[inside]
+    best = errors.argmin(axis=1)
+    for action, rows in enumerate(by_action):
+        own = models(rows)
+        for number in range(len(folds)):
+            alone[number, action] = own.coefficients({number}, [RIDGES[best[number]]])[0]
     means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
-    for one, fold in enumerate(folds):
-        others = [number for number in range(len(folds)) if number != one]
-        ridge = min(RIDGES, key=lambda r, one=one, others=others: sum(error({one, g}, g, r) for g in others))  # type: ignore[misc]
-        for other in others:
-            fold_means[one, folds[other]] = basis[folds[other]] @ coefficients({one, other}, ridge)
-        means[fold] = fold_means[one, fold] = basis[fold] @ coefficients({one}, ridge)
+
+    def predictions(fold: Int[np.ndarray, " row"], of: Float[np.ndarray, "action one_and_function"]) -> np.ndarray:
+        return of[:, 0] + basis[fold] @ of[:, 1:].T
+
+    for place, (one, other) in enumerate(pairs):
+        fold_means[one, folds[other]] = predictions(folds[other], by_pair[place, best[one]])
+        fold_means[other, folds[one]] = predictions(folds[one], by_pair[place, best[other]])
+    for number, fold in enumerate(folds):
+        means[fold] = fold_means[number, fold] = predictions(fold, alone[number])
     return means, fold_means
 
 
@@ -155,7 +222,11 @@ def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
 
     if feedback.groups is not None:
         return _two_out(n, count, folds, lambda left_out: predicted(_outside(folds, *left_out)))
-    fold_means = np.stack([predicted(_outside(folds, number)) for number in range(len(folds))])
+    bar, fold_means = Progress("growing forests", len(folds), show=False), np.empty((len(folds), n, count))
+    for number in range(len(folds)):
+        fold_means[number] = predicted(_outside(folds, number))
+        bar.update(number + 1)
+    bar.close()
     means = np.empty((n, count))
     for number, fold in enumerate(folds):
         means[fold] = fold_means[number, fold]

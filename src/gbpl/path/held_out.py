@@ -24,6 +24,7 @@ from gbpl.fitting.apply import combined_deviation, taken
 from gbpl.fitting.members import fold_rows
 from gbpl.path.path import PathFit, fit_paths
 from gbpl.path.plan import PathProblem, Table
+from gbpl.runtime.progress import stage
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -55,6 +56,7 @@ class HeldOut:
 
 def hold_out(problems: Sequence[PathProblem]) -> list[HeldOut]:
     """Fit each problem again without each of its folds, all as one stack, and decide the rows of the fold."""
+    stage("policies without a part of the rows")
     parts = [_without(problem, number) for problem in problems for number in range(len(problem.folds))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit to all rows has warned

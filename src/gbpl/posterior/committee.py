@@ -51,6 +51,7 @@ SAMPLING = 0.22  # variance of draws for welfare as a share of that of effects: 
 WEAK = 10.0  # that share is 1 + WEAK / strength^2 times as large where effects are weak, and welfare is not quadratic
 ROWS = 1_000  # training rows on which the variance is averaged
 ROUGH_FUNCTIONS = 64
+NUMBERS = 1 << 23  # of draws of effects in memory at a time: 32 MB, however many actions there are
 
 
 class CommitteePosterior(Posterior):
@@ -167,12 +168,16 @@ class CommitteePosterior(Posterior):
     ) -> Iterator[tuple[slice, Float[np.ndarray, "draw row action"]]]:
         """Draws of the effect of each action, up to a constant of the row, block by block of rows."""
         drawn = self.sample(draws, seed=seed)
+        coefficients = np.concatenate([drawn["coefficient"], drawn["rough"]], axis=1)
+        step = max(1, NUMBERS // (len(coefficients) * len(self.actions)))
         for rows, block in row_blocks(self._features(X)):
-            effect = np.tensordot(drawn["weight"], self._members(block), axes=1)
-            phi = effect_basis(block, self.effect.knots, drawn["coefficient"].shape[1])
-            effect += np.matmul(phi.astype(np.float32), drawn["coefficient"])
-            effect += np.matmul(rough_basis(block, self.functions), drawn["rough"])
-            yield rows, effect[:, : rows.stop - rows.start]
+            members = self._members(block)
+            for start in range(0, rows.stop - rows.start, step):
+                part = slice(start, min(start + step, rows.stop - rows.start))
+                phi = effect_basis(block[part], self.effect.knots, drawn["coefficient"].shape[1]).astype(np.float32)
+                effect = np.tensordot(drawn["weight"], members[:, part], axes=1)
+                effect += np.matmul(np.column_stack([phi, rough_basis(block[part], self.functions)]), coefficients)
+                yield slice(rows.start + part.start, rows.start + part.stop), effect
 
     def scores(self, X: Any, *, draws: int | None = None, seed: int = 0) -> Float[np.ndarray, "draw row score"]:
         """Scores of every draw on every row, of the policy 1/K + effect / unit on the simplex."""
@@ -192,7 +197,8 @@ class CommitteePosterior(Posterior):
         """Action probabilities where the draws spread around other expected effects, such as those out of fold."""
         total = []
         for rows, effect in self.effects(X, draws=draws, seed=seed):
-            total.append(_shares(effect - effect.mean(axis=0) + centre[rows]))
+            effect += (centre[rows] - effect.mean(axis=0)).astype(np.float32)
+            total.append(_shares(effect))
         return np.concatenate(total)
 
     def gain_interval(
@@ -210,5 +216,6 @@ class CommitteePosterior(Posterior):
 
 def _shares(effect: Float[np.ndarray, "draw row action"]) -> Float[np.ndarray, "row action"]:
     """Share of draws in which each action has the largest effect."""
-    best = np.argmax(effect, axis=2)
-    return np.stack([np.mean(best == action, axis=0) for action in range(effect.shape[2])], axis=1)
+    draws, rows, actions = effect.shape
+    best = np.argmax(effect, axis=2) + actions * np.arange(rows)
+    return np.bincount(best.ravel(), minlength=rows * actions).reshape(rows, actions) / draws

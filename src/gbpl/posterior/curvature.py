@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainingRows", "block_rows", "cholesky_root", "features", "gauss_newton", "last_layer", "last_layer_draws",
-    "require_last_layer", "training_blocks",
+    "require_last_layer", "sides", "training_blocks",
 ]  # fmt: skip
 
 BLOCK = 8_192
@@ -144,6 +144,19 @@ def _curvature(
 
 
 _curvatures = quick_jit(_curvature, static_argnames="surrogate")
+
+
+def sides(problem: Problem) -> tuple[Float[np.ndarray, "basis basis"], Float[np.ndarray, "raw raw"]]:
+    """sum_i weight_i phi_i phi_i', and the mean of C_i over rows by weight; nothing has the order of their product."""
+    last, left, right, total = last_layer(problem.params), 0.0, 0.0, 0.0
+    for block in training_blocks(problem):
+        given = block.basis, last, block.target, block.weight
+        curvature = _curvatures(*given, problem.zeta, surrogate=problem.surrogate)
+        phi = np.asarray(block.basis, np.float64)
+        left = left + (phi * block.weight[:, None]).T @ phi
+        right = right + np.asarray(curvature, np.float64).sum(axis=0)
+        total += float(block.weight.sum())
+    return np.asarray(left), np.asarray(right) / total
 
 
 def _by_threads(problem: Problem) -> Float[np.ndarray, "basis raw basis raw"]:

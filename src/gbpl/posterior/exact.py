@@ -9,6 +9,7 @@ import numpy as np
 from gbpl.models.base import FixedFeatures
 from gbpl.posterior.curvature import require_last_layer, training_blocks
 from gbpl.posterior.gaussian import LastLayerGaussian
+from gbpl.posterior.precision import Kronecker
 from gbpl.posterior.problem import PosteriorError, Problem
 
 __all__ = ["Exact"]
@@ -44,6 +45,6 @@ class Exact(LastLayerGaussian):
             weighted = phi * weight[:, None]
             gram += weighted.T @ phi
             moment += weighted.T @ target
-        precision = problem.eta * problem.zeta * gram + np.eye(basis_size) / problem.prior_sd**2
-        self.mean = np.linalg.solve(precision, problem.eta * moment).ravel()
-        self.root = np.linalg.cholesky(np.kron(precision, np.eye(problem.surrogate.n_raw)))
+        prior = 1.0 / problem.prior_sd**2
+        self.precision = Kronecker(problem.eta * problem.zeta * gram, np.eye(problem.surrogate.n_raw), prior)
+        self.mean = self.precision.solve(problem.eta * moment.reshape(-1, 1)).ravel()

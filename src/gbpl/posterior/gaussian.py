@@ -8,44 +8,43 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
 
 from gbpl.posterior.curvature import features, last_layer, last_layer_draws, training_blocks
+from gbpl.posterior.precision import Precision
 from gbpl.posterior.problem import GaussianPosterior, JointPosterior, PosteriorError
 from gbpl.runtime.devices import quick_jit
-from gbpl.runtime.threads import few_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from jaxtyping import Array, Float, Int
 
     from gbpl.surrogates import Surrogate
 
-__all__ = ["LastLayerGaussian", "factor_sums", "row_noise", "slices"]
+__all__ = ["LastLayerGaussian", "row_noise"]
 
 NOISE_ROWS = 1_024  # rows of noise made at a time
 KEPT_NOISE = 2_000  # numbers per row up to which blocks of noise are kept: 8 MB per block
-BLOCK = 10_000_000  # numbers in memory at a time: 80 MB
 
 
 class LastLayerGaussian(GaussianPosterior, JointPosterior):
-    """A Gaussian over the weights of the last layer, in the order (basis, raw); a method sets `mean` and `root`."""
+    """A Gaussian over the weights of the last layer, in the order (basis, raw); a method sets mean and `precision`."""
 
-    root: Float[np.ndarray, "weight weight"]  # lower Cholesky factor of the precision
+    precision: Precision
+
+    @property
+    def root(self) -> Float[np.ndarray, "weight weight"]:
+        """Lower Cholesky factor of the precision."""
+        return self.precision.root
 
     @property
     def covariance(self) -> Float[np.ndarray, "weight weight"]:
-        return scipy.linalg.cho_solve((self.root, True), np.eye(len(self.mean)))
+        return self.precision.solve(np.eye(len(self.mean)))
 
     def relative_precision(self) -> tuple[float, float]:
-        return factor_sums(self.root, self.problem.prior_sd)
+        return self.precision.sums(self.problem.prior_sd)
 
     def sample(self, draws: int, *, seed: int) -> Any:
         noise = np.random.default_rng(seed).standard_normal((len(self.mean), draws))
-        with few_threads(len(self.mean)):
-            spread = scipy.linalg.solve_triangular(self.root, noise, lower=True, trans="T").T
-        return last_layer_draws(self.problem, self.mean + spread)
+        return last_layer_draws(self.problem, self.mean + self.precision.spread(noise).T)
 
     def joint_sample(self, draws: int, *, seed: int) -> Any:
         """Draws as in `sample`, made so that members that share rows move together.
@@ -67,8 +66,7 @@ class LastLayerGaussian(GaussianPosterior, JointPosterior):
             pushed += (np.asarray(basis)[: len(root)].T @ responses).reshape(pushed.shape)
         own = np.random.default_rng([seed, problem.seed]).standard_normal((len(self.mean), draws))
         moved = np.sqrt(problem.eta) * pushed.reshape(len(self.mean), draws) + own / problem.prior_sd
-        with few_threads(len(self.mean)):
-            return last_layer_draws(problem, self.mean + scipy.linalg.cho_solve((self.root, True), moved).T)
+        return last_layer_draws(problem, self.mean + self.precision.solve(moved).T)
 
     def raw(self, params: Any, x: Float[Array, "row feature"]) -> Float[Array, "draw row raw"]:
         basis = features(self.problem.params, x, model=self.problem.model)
@@ -110,19 +108,3 @@ def row_noise(rows: Int[np.ndarray, " row"], scores: int, draws: int, seed: int)
 @lru_cache(maxsize=16)  # members of a committee need the same rows one after the other
 def _noise_block(seed: int, block: int, scores: int, draws: int) -> Float[np.ndarray, "row score draw"]:
     return np.random.default_rng([seed, block]).standard_normal((NOISE_ROWS, scores, draws), np.float32)
-
-
-def factor_sums(factor: Float[np.ndarray, "weight weight"], scale: float = 1.0) -> tuple[float, float]:
-    """log det M and tr(M^-1 - I) of M = scale^2 L L', from its lower factor L."""
-    inverse = 0.0
-    for block in slices(len(factor), len(factor)):
-        columns = np.eye(len(factor), block.stop - block.start, k=-block.start)
-        inverse += float(np.sum(scipy.linalg.solve_triangular(factor, columns, lower=True, check_finite=False) ** 2))
-    return 2.0 * float(np.sum(np.log(scale * np.diag(factor)))), inverse / scale**2 - len(factor)
-
-
-def slices(count: int, size: int) -> Iterator[slice]:
-    """Slices of `count` things of `size` numbers each, of at most BLOCK numbers unless one thing has more."""
-    step = max(1, BLOCK // max(size, 1))
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))

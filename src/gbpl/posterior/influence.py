@@ -19,17 +19,15 @@ from gbpl.fitting.apply import filled, member_policies, taken
 from gbpl.models.base import GrownModel, LastLayerModel, ScoreModel
 from gbpl.posterior.curvature import (
     block_rows,
-    cholesky_root,
     features,
-    gauss_newton,
     last_layer,
     require_last_layer,
     training_blocks,
 )
 from gbpl.posterior.laplace import jacobian_rows
+from gbpl.posterior.precision import last_layer_precision
 from gbpl.posterior.problem import PosteriorError, Problem
 from gbpl.runtime.devices import quick_jit
-from gbpl.runtime.threads import few_threads
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -115,11 +113,8 @@ def _last_layer_influence(problem: Problem, outcomes: np.ndarray, x: np.ndarray)
         basis = features(problem.params, filled(x[rows], size), model=problem.model)
         by_raw, _ = _gradient(basis, last, filled(outcomes[rows], size), surrogate=problem.surrogate)
         gradient += np.asarray(basis, np.float64).T @ np.asarray(by_raw, np.float64)
-    curvature = gauss_newton(problem)
-    curvature[np.diag_indices_from(curvature)] += 1.0 / (problem.prior_sd**2 * problem.eta)
-    with few_threads(len(curvature)):
-        root = cholesky_root(curvature), True
-        solved = scipy.linalg.cho_solve(root, gradient.ravel() / len(x)).reshape(last.shape)
+    precision = last_layer_precision(problem, scale=1.0, prior=1.0 / (problem.prior_sd**2 * problem.eta))
+    solved = precision.solve(gradient.reshape(-1, 1) / len(x)).reshape(last.shape)
     push, residual = np.empty(problem.target.shape), np.empty(problem.target.shape)
     inside = np.empty(problem.target.shape, bool)
     for block in training_blocks(problem):

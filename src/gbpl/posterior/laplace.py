@@ -24,7 +24,7 @@ import scipy.sparse.linalg
 from jax.flatten_util import ravel_pytree
 
 from gbpl.models.base import DenseModel, ScoreModel
-from gbpl.posterior.gaussian import factor_sums, slices
+from gbpl.posterior.precision import factor_sums, slices
 from gbpl.posterior.problem import GaussianPosterior, PosteriorError, Problem, flatten, unflatten
 from gbpl.runtime.devices import enable_x64
 

@@ -1,7 +1,8 @@
 """Gaussian approximation over the last layer, hidden layers fixed at the MAP (appendix on GBPLNet).
 
 The precision is the generalized Gauss-Newton one, H = eta sum_i weight_i (C_i (x) phi_i phi_i') + I / prior_sd^2
-(`gbpl.posterior.curvature`).
+(`gbpl.posterior.curvature`),
+or beyond 2,500 weights its Kronecker product (`gbpl.posterior.precision`).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from gbpl.posterior.curvature import cholesky_root, gauss_newton, last_layer, require_last_layer
+from gbpl.posterior.curvature import last_layer, require_last_layer
 from gbpl.posterior.gaussian import LastLayerGaussian
+from gbpl.posterior.precision import last_layer_precision
 from gbpl.posterior.problem import Problem
-from gbpl.runtime.threads import few_threads
 
 __all__ = ["LastLayer"]
 
@@ -27,8 +28,4 @@ class LastLayer(LastLayerGaussian):
         super().__init__(problem)
         require_last_layer(problem.model, self.method)
         self.mean = last_layer(problem.params).astype(np.float64).ravel()
-        precision = gauss_newton(problem)
-        precision *= problem.eta
-        precision[np.diag_indices_from(precision)] += 1.0 / problem.prior_sd**2
-        with few_threads(len(precision)):
-            self.root = cholesky_root(precision)
+        self.precision = last_layer_precision(problem, scale=problem.eta, prior=1.0 / problem.prior_sd**2)

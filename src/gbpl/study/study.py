@@ -24,6 +24,7 @@ from gbpl.report.advice import advice
 from gbpl.report.reading import read
 from gbpl.report.text import study_text
 from gbpl.runtime.keywords import answer_keywords
+from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
 from gbpl.study.options import Terms, Wording, check_folds, checked_estimator
 from gbpl.study.summary import StudyParts, summarize
@@ -187,9 +188,11 @@ def learn(
     with collected(notes):
         policy.set_params(actions=data.labels).fit_feedback(feedback.less(terms.cost or None))
         if terms.outcome_range is not None:
+            stage("certificate")
             certificate = policy.certificate(outcome_range=terms.outcome_range)
     frozen = policy.frozen()
     rule, decided = _ruled(policy, frozen, data, terms, notes)
+    stage("decisions")
     ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)
     decisions = ruled.decide(data.features, review=terms.review).rows(data.kept)
     parts = StudyParts(
@@ -198,8 +201,10 @@ def learn(
         source=source, notes=notes, certificate=certificate, seconds=time.perf_counter() - started,
         smallest_group=smallest,
     )  # fmt: skip
+    stage("summary")
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
     if check:
+        stage("checks")
         summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()
     summary["advice"] = advice(read(summary)).to_dict()
     return Study(policy, frozen.with_study(rule=rule, encoder=encoder, summary=summary), decisions, summary)

@@ -12,6 +12,7 @@ import numbers
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,12 @@ class TableError(ValueError):
 
 
 def _library(value: Any) -> str:
-    roots = {base.__module__.partition(".")[0] for base in type(value).__mro__}
+    return _library_of(type(value))  # type: ignore[arg-type]  # types are hashable
+
+
+@lru_cache(maxsize=256)  # asked several times per column, also of a single row
+def _library_of(kind: type) -> str:
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return next((name for name in ("pandas", "polars", "pyarrow") if name in roots), "")
 
 

@@ -29,6 +29,7 @@ from gbpl.models.basis import leaf_numbers
 from gbpl.models.networks import Linear
 from gbpl.models.numpy_form import Forests, layer_matrix
 from gbpl.runtime.devices import DeviceName, aligned_empty
+from gbpl.runtime.progress import Progress
 from gbpl.runtime.threads import one_thread
 from gbpl.trees.grow import Binned, grow_trees, leaves_of
 
@@ -125,16 +126,20 @@ class ForestFeatures:
                 "ForestFeatures is a score model; for a forest of the outcomes use "
                 "outcome_model=PerAction(RandomForestRegressor(min_samples_leaf=5))"
             )
+        together = [_of_one_forest(problem.members) for problem in problems]
+        bar = Progress("growing forests", sum(map(len, together)), show=progress)
         flat: list[StackProblem] = []
         places: list[list[tuple[int, list[int], dict[str, np.ndarray]]]] = []
-        for problem in problems:
+        for problem, forests in zip(problems, together, strict=True):
             places.append([])
             binned = Binned.of(problem.x)
-            for numbers in _of_one_forest(problem.members):
+            for numbers in forests:
                 members = [problem.members[i] for i in numbers]
                 grown, phi = self.grow(problem, binned, members[0])
                 places[-1].append((len(flat), numbers, grown))
                 flat.append(_renumbered(problem, members, phi))
+                bar.update(len(flat))
+        bar.close()
         steps = config or FitConfig()
         steps = replace(steps, learning_rate=FASTER * steps.learning_rate)
         stacks = fit_stacks(flat, objective, Linear(), config=steps, device=device, progress=progress)

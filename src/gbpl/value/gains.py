@@ -41,7 +41,7 @@ class Gains:
     def estimates(self) -> Float[np.ndarray, " alternative"]:
         return np.array([value.estimate for value in self.values])
 
-    @property
+    @cached_property
     def ses(self) -> Float[np.ndarray, " alternative"]:
         return np.array([value.se for value in self.values])
 
@@ -53,6 +53,12 @@ class Gains:
         freedom = self.values[0].freedom
         return noise if np.isinf(freedom) else noise * np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
 
+    @cached_property
+    def _largest(self) -> Float[np.ndarray, " draw"]:
+        """max_a |z_a| / se_a of every draw."""
+        ses = self.ses
+        return np.max(np.abs(self._noise[:, ses > 0.0]) / ses[ses > 0.0], axis=1, initial=0.0)
+
     def intervals(self, level: float = 0.95) -> Float[np.ndarray, "alternative 2"]:
         """Intervals one by one, each of which contains its gain with probability `level`."""
         return np.array([value.interval(level) for value in self.values])
@@ -61,9 +67,7 @@ class Gains:
         """Standard errors by which a band of this level reaches to each side."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, got {level}; try 0.95")
-        ses = self.ses
-        spread = np.max(np.abs(self._noise[:, ses > 0.0]) / ses[ses > 0.0], axis=1, initial=0.0)
-        return float(np.quantile(spread, level))
+        return float(np.quantile(self._largest, level))
 
     def bands(self, level: float = 0.95) -> Float[np.ndarray, "alternative 2"]:
         """Intervals that contain all gains together with probability `level`."""
