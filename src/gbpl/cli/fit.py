@@ -108,6 +108,14 @@ def fit(
             metavar="LOW HIGH", help="Lowest and highest possible outcome, for a certificate.", rich_help_panel=GIVEN
         ),
     ] = None,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Hold half of the rows out, and say what the policy is worth at least on them.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     defer: Annotated[
         float,
         typer.Option(
@@ -160,7 +168,8 @@ def fit(
         from gbpl.study.study import learn
     study = learn(
         table, **roles, cost=costs, capacity=limits, default=default, defer=defer, outcome_range=outcome_range,
-        seed=seed, source=parse.text_of(data.name), check=check, **estimator_of(models, seed, confounding),
+        certify=certify, seed=seed, source=parse.text_of(data.name), check=check,
+        **estimator_of(models, seed, confounding),
     )  # fmt: skip
     with stderr().status("writing"):
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)

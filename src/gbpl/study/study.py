@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.certificates.certificate import Certificate
+from gbpl.certificates.certificate import Certificate, CertificateSettings
+from gbpl.certificates.certify import certify_on
 from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import DEFER, Decisions, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.read import TableFeedback, check_rows, read_table
 from gbpl.frozen.file import SavedPolicy
 from gbpl.runtime.warn import collected
-from gbpl.study.options import Terms, check_folds, checked_estimator
+from gbpl.study.options import Terms, certified_range, check_folds, checked_estimator, split_rows
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import column_names, rows_of
@@ -113,6 +114,7 @@ def learn(
     default: Any = None,
     defer: float = DEFER,
     outcome_range: tuple[float, float] | None = None,
+    certify: bool | float = False,
     seed: int = 0,
     source: str = "table",
     estimator: GBPLNet | None = None,
@@ -123,9 +125,13 @@ def learn(
     `frame` is a pandas or polars frame, a pyarrow table or a mapping of columns. Roles of columns are as in
     `tables.roles.Roles`. `cost` is what each action costs in outcome units, `capacity` the largest share of people who
     can get an action; `default` is what people get otherwise (the first label if None); above a disagreement of `defer`
-    a person should decide. With an `outcome_range` (of outcomes before costs, known without the data) there is a
-    certificate. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
+    a person should decide. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
     result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report.
+
+    With `certify`, half of the rows (or that share) are held out, the policy learns from the others alone, and the
+    decisions of that very policy are certified on the rows held out: `summary["certificate"]`, which the saved policy
+    carries. That needs an `outcome_range`, of outcomes before costs and known without the data; outcomes that are all 0
+    or 1 have one. An `outcome_range` alone asks for a certificate too.
 
     >>> from gbpl import MLP, FitConfig
     >>> rng = np.random.default_rng(0)
@@ -143,18 +149,32 @@ def learn(
     policy = checked_estimator(estimator, seed)
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
+    held: Any = None
+    if certify or outcome_range is not None:
+        frame, held = split_rows(frame, roles.group, certify, seed)
     encoder, notes = Encoder.fit(frame, roles.features, exclude=roles.used())
     data = read_table(frame, roles, encoder, what=source)
-    terms = Terms.of(data, cost, capacity, default, defer, outcome_range)
+    terms = Terms.of(data, cost, capacity, default, defer)
+    settings: CertificateSettings | None = None
+    if held is not None:
+        others = read_table(held, roles, encoder, what=source, actions=data.labels)
+        settings = certified_range([data, others], outcome_range, terms.cost)
+        notes.append(f"{int(others.kept.sum()):,} rows were held out to certify the policy, and not learned from")
     check_folds(data, roles, max(policy.committee or 2, policy.nuisance_folds if data.logged else 2))
     notes = [*notes, *data.notes]
     certificate: Certificate | None = None
     with collected(notes):
         policy.set_params(actions=data.labels).fit(data.feedback.less(terms.cost or None))
-        if terms.outcome_range is not None:
-            certificate = policy.certificate(outcome_range=terms.outcome_range)
     frozen = policy.frozen()
     rule, decided = _ruled(policy, frozen, data, terms, notes)
+    if settings is not None:
+        ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)
+        taken = ruled.decide(others.features).rows(others.kept).action.tolist()
+        count, place = len(data.labels), {label: number for number, label in enumerate(data.labels)}
+        certificate = certify_on(
+            policy, others.feedback.less(terms.cost or None), settings,
+            decided=np.eye(count)[[place[label] for label in taken]], learned_decided=np.eye(count)[decided],
+        )  # fmt: skip
     decisions = frozen.with_study(rule=rule, encoder=encoder, summary=None).decide(data.features).rows(data.kept)
     parts = StudyParts(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
