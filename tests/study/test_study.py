@@ -21,6 +21,7 @@ from gbpl.runtime.warn import collected
 from gbpl.study.numbers import LEVELS, StudyNumbers
 from gbpl.study.study import _prices
 from gbpl.study.summary import PROBABILITIES
+from gbpl.tables.frames import TableError
 from gbpl.value.dependence import DRAWS
 
 N = 240
@@ -598,6 +599,25 @@ def test_the_policy_that_is_shipped_is_certified_within_its_capacity():
     error = weighted.std() / np.sqrt(len(rows))
     assert abs(certificate["estimate"] - weighted.mean()) < 3 * error
     json.dumps(study.summary, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("propensity", "message"), [(None, "propensities are estimated"), (0.9, "propensities do not fit the log")]
+)
+def test_a_certificate_without_right_propensities_is_refused_before_the_fit(propensity, message, monkeypatch):
+    monkeypatch.setattr(GBPLNet, "fit", None)
+    with pytest.raises(TableError, match=message):
+        gbpl.learn(frame(), **ROLES | {"propensity": propensity}, certify=True, outcome_range=(-20, 20))
+
+
+def test_groups_and_weights_are_certified():
+    table = frame().assign(h=HOMES, w=WEIGHTS)
+    study = gbpl.learn(
+        table, **ROLES, group="h", weight="w", certify=True, outcome_range=(-20, 20), estimator=small_study_net()
+    )
+    certificate = study.summary["certificate"]
+    assert certificate["n"] == len(np.unique(HOMES)) // 2
+    assert -20.0 <= certificate["lower"] < certificate["estimate"] < certificate["upper"]
 
 
 def test_a_certificate_of_full_feedback_is_net_of_costs():

@@ -72,7 +72,7 @@ class Certifier:
         below = self._lower(failure_probability, other, learned_other)
         if below is None:
             return None
-        above = self._reflected()._lower(failure_probability, other, learned_other)
+        above = self._reflected()._lower(failure_probability, other, learned_other, beside=False)
         return below if above is None else replace(below, upper=-above.lower)
 
     def outcome(
@@ -103,7 +103,10 @@ class Certifier:
         learned = None if self.learned is None else self.learned.reflected()
         return replace(self, rows=self.rows.reflected(), limits=self.limits.reflected(), learned=learned)
 
-    def _lower(self, p: float, other: Table | str | None, learned_other: Table | str | None) -> Bound | None:
+    def _lower(
+        self, p: float, other: Table | str | None, learned_other: Table | str | None, *, beside: bool = True
+    ) -> Bound | None:
+        """The lower bound, and those of other forms `beside` it."""
         if math.isinf(self.limits.low):
             return None
         chosen = self._choice(p, other, learned_other)
@@ -117,20 +120,21 @@ class Certifier:
         width = self.limits.high - self.limits.low
         scale = width if math.isfinite(width) else max(1.0, abs(self.limits.low))
         bets = None if size is None else means.learned_bets(size)
-        lower = means.betting(units, p, low=values.low, bets=bets, largest=largest, scale=scale)
-        forms = {means.BETTING: lower}
-        plain = scored(self.rows, self.limits, self.policy, other)  # as published: without a model
-        if units.weight is None and plain is not None:
-            inverse = self._units(self.rows, plain).value
-            ends = {"low": values.low, "high": values.high}
-            if math.isfinite(values.high):
-                forms[means.BERNSTEIN] = means.empirical_bernstein(units.value, p, **ends)
-            if math.isfinite(width):
-                forms[means.SMOOTHING] = means.logarithmic_smoothing(inverse, p, low=plain.low, scale=scale)
-            if math.isfinite(plain.high):
-                forms[means.KL] = means.inverse_kl(inverse, p, low=plain.low, high=plain.high)
-        forms[means.NORMAL] = means.normal(units, p)
+        guess = scale * math.sqrt(self.policy.shape[1])  # the root mean square weight of a uniform log
+        lower = means.betting(units, p, low=values.low, bets=bets, largest=largest, scale=guess)
+        forms = {means.BETTING: lower} | (self._beside(units, values, p, other) if beside else {})
         return Bound(units.mean, min(lower, units.mean), None, p, len(units), forms, share)
+
+    def _beside(self, units: Units, values: Scored, p: float, other: Table | str | None) -> dict[str, float]:
+        """Other forms, each at the same probability; those that a model does not enter as published, without one."""
+        forms, width = {}, self.limits.high - self.limits.low
+        plain = scored(self.rows, self.limits, self.policy, other)
+        if units.weight is None and plain is not None and math.isfinite(width):
+            inverse = self._units(self.rows, plain).value
+            forms[means.BERNSTEIN] = means.empirical_bernstein(units.value, p, low=values.low, high=values.high)
+            forms[means.SMOOTHING] = means.logarithmic_smoothing(inverse, p, low=plain.low, scale=width)
+            forms[means.KL] = means.inverse_kl(inverse, p, low=plain.low, high=plain.high)
+        return forms | {means.NORMAL: means.normal(units, p)}
 
     def _choice(self, p: float, other: Any, learned_other: Any) -> tuple[float, float, float | None] | None:
         """How far to trust the model, the bet and the largest weight: those that suit the rows learned from best."""

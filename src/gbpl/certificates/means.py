@@ -28,7 +28,7 @@ __all__ = [
 BETTING, BERNSTEIN, SMOOTHING, KL = "betting", "empirical Bernstein", "logarithmic smoothing", "inverse kl"
 NORMAL = "normal (not certified)"
 AROUND, SHARES = (0.5, 1.0, 2.0), (0.1, 0.8, 0.1)  # bets about the best one of other rows, and what each gets
-TRIED = 60  # bets among which the best one is looked for
+TRIED = 40  # bets among which the best one is looked for
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -181,7 +181,12 @@ def certificate(study: Study) -> dict[str, Any] | None:
     facts = [("Worth at least", values["lower"]), ("Worth at most", number(part.get("upper"), places))]
     facts.append(("Estimate on the same rows", number(part.get("estimate"), places)))
     for label, bound in (part.get("gains") or {}).items():
-        facts.append((f"Gain over giving everybody {study.called(label)}, at least", number(bound["lower"], places)))
+        facts.append(
+            (
+                f"Gain over giving everybody {study.called(label)}, at least (all together)",
+                number(bound["lower"], places),
+            )
+        )
     if part.get("over_logging"):
         facts.append(("Gain over what was done, at least", number(part["over_logging"]["lower"], places)))
     facts += [("Rows that certify", count(part.get("n"))), ("Rows learned from", count(part.get("learned")))]
