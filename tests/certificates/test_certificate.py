@@ -501,6 +501,16 @@ def test_gain_over_any_policy_and_other_outcomes(logged_policy: GBPLNet, of_log:
     )
 
 
+def test_what_learned_from_tables_is_certified_on_a_log(policy: GBPLNet) -> None:
+    x, outcome, names = logged_rows(600, 2)
+    certificate = policy.certificate(
+        x, outcome, action=(names == "treat").astype(int), propensity=0.5, outcome_range=(0, 1)
+    )
+    chosen = np.array(["wait", "treat"])[policy.predict(x)]
+    assert certificate.estimate == pytest.approx(np.where(chosen == names, outcome / 0.5, 0.0).mean())
+    assert 0.5 < certificate.lower < certificate.estimate < certificate.upper <= 1.0
+
+
 def test_outcomes_without_an_upper_end(logged_policy: GBPLNet) -> None:
     x, outcome, names = logged_rows(600, 2)
     open_ended = logged_policy.certificate(x, outcome * 7.0, action=names, propensity=0.5, outcome_range=(0, math.inf))

@@ -109,7 +109,8 @@ class Certifier:
         """The lower bound, and those of other forms `beside` it."""
         if math.isinf(self.limits.low):
             return None
-        chosen = self._choice(p, other, learned_other)
+        count = len(self.rows) if self.rows.groups is None else len(np.unique(self.rows.groups))
+        chosen = self._choice(p, other, learned_other, count)
         share, size, largest = (SHARES[-1] if self.rows.modelled else 0.0, None, None) if chosen is None else chosen
         values = scored(self.rows, self.limits, self.policy, other, share)
         if values is None:
@@ -136,13 +137,15 @@ class Certifier:
             forms[means.KL] = means.inverse_kl(inverse, p, low=plain.low, high=plain.high)
         return forms | {means.NORMAL: means.normal(units, p)}
 
-    def _choice(self, p: float, other: Any, learned_other: Any) -> tuple[float, float, float | None] | None:
-        """How far to trust the model, the bet and the largest weight: those that suit the rows learned from best."""
+    def _choice(self, p: float, other: Any, learned_other: Any, count: int) -> tuple[float, float, float | None] | None:
+        """How far to trust the model, the bet and the largest weight: those that suit the rows learned from best.
+
+        `count` is that of the certifying rows, or groups of rows.
+        """
         if self.learned is None or self.learned_policy is None or (other is not None and learned_other is None):
             return None
         best: tuple[float, float, float] | None = None
         largest: float | None = None
-        count = len(self.rows) if self.rows.groups is None else len(np.unique(self.rows.groups))
         for share in SHARES if self.rows.modelled and self.learned.modelled else SHARES[:1]:
             values = scored(self.learned, self.limits, self.learned_policy, learned_other, share)
             if values is None:

@@ -63,7 +63,11 @@ def certify_on(
     check_propensities(evidence, data.actions)
     clip = 0.0 if training.nuisances is None else training.nuisances.clip
     limits = Limits.of(settings.outcome_range, learned, count, clip=clip).with_costs(evidence.cost)
-    certifier = Certifier(evidence, decided, limits, learned, before)
+    known: Evidence | None = learned
+    if (evidence.action is None) != (learned.action is None):  # tables of outcomes say nothing of a log, nor it of them
+        known, smallest = None, 1.0 if evidence.action is None else policy.cross_fit_settings(0).clip_for(count)
+        limits = replace(limits, smallest=np.full(count, smallest))
+    certifier = Certifier(evidence, decided, limits, known, before)
     value = certifier.bound(p)
     assert value is not None
     best = int(np.argmax(_single_values(learned, limits)))
@@ -81,7 +85,7 @@ def certify_on(
         rule=settings.rule,
         learned=len(learned),
         best_action=labels[best],
-        single_actions=_single_actions(evidence, limits, learned, labels, p),
+        single_actions=_single_actions(evidence, limits, known, labels, p),
         gain=over(best, p),
         gains=gains,
         over_logging=None if evidence.action is None else certifier.bound(p, LOGGING, LOGGING),
@@ -193,12 +197,14 @@ def _single_values(learned: Evidence, limits: Limits) -> Float[np.ndarray, " act
 
 
 def _single_actions(
-    evidence: Evidence, limits: Limits, learned: Evidence, labels: list[Any], p: float
+    evidence: Evidence, limits: Limits, learned: Evidence | None, labels: list[Any], p: float
 ) -> dict[Any, float]:
     """Lower bounds of giving everybody one action, which hold together."""
     lowers = {}
     for number, label in enumerate(labels):
-        mine, before = (np.tile(np.eye(len(labels))[number], (len(part), 1)) for part in (evidence, learned))
+        one = np.eye(len(labels))[number]
+        mine, before = (None if part is None else np.tile(one, (len(part), 1)) for part in (evidence, learned))
+        assert mine is not None
         bound = Certifier(evidence, mine, limits, learned, before).bound(p / len(labels))
         assert bound is not None
         lowers[label] = bound.lower
@@ -209,12 +215,11 @@ def _caveats(evidence: Evidence, learned: Evidence, outcome_range: tuple[float, 
     caveats = []
     if evidence.cost is not None and np.ptp(evidence.cost, axis=0).any():
         caveats.append("costs differ between rows: those of these rows are taken as the range of all")
-    if evidence.weights is not None and learned.weights is None:
+    mine, before = (means.Units.of(np.zeros(len(part)), part.weights, part.groups) for part in (evidence, learned))
+    if mine.weight is not None and before.weight is None:
         caveats.append("nothing was learned with weights: the largest of these rows is taken as that of all")
-    elif evidence.weights is not None and learned.weights is not None and learned.groups is None:
-        beyond = float(np.mean(evidence.weights > learned.weights.max()))
-        if beyond:
-            caveats.append(f"weights above the largest that was learned from ({beyond:.2g} of the rows) count as that")
+    elif mine.weight is not None and (beyond := float(np.mean(mine.weight > before.largest))):
+        caveats.append(f"weights above the largest that was learned from ({beyond:.2g} of the rows) count as that")
     if not np.isfinite(outcome_range[1]):
         caveats.append("outcomes have no upper end, so no gain and no upper bound is certified")
     return tuple(caveats)
