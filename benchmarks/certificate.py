@@ -1,32 +1,24 @@
-"""Welfare certificates: how often the bounds fail, and what they say of real data.
+"""PAC-Bayes bounds: how often each form fails, for posteriors chosen after looking at the rows.
 
     python benchmarks/certificate.py violations   1,000 data sets with a known population: each form, each posterior
-    python benchmarks/certificate.py real         digits, Hillstrom, JTPA: certificate, single actions, what dominates
 
 `violations`: x has 50 equally likely values, outcomes are 0 or 1, n = 100, failure probability 0.05. Rules are all 2^50
 choices of an action for each value, the prior is uniform, and posteriors decide each value by itself, so risk and KL
 are exact. "gibbs eta" is exp(-eta n R_hat) times the prior; "best bound" is the one of ten etas, the best rule and the
 prior with the smallest bound; "all at once" counts a data set where any of them fails. A violation is a true risk above
 the bound. Lines marked "wrong" have a constant broken on purpose: they should fail more often than 5 %.
-
-`real`: half of the rows fit, the other half certify; with --cross also the cross-fitted certificate of all rows.
-Data are those of ../shared/data, digits those of scikit-learn. JTPA earnings are cut off at $50,000 (4.7 % are above),
-which can only lower their mean, so what is certified of the cut outcomes holds for the whole ones.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, rel_entr
 
-from gbpl import GBPLNet, LoggedFeedback
 from gbpl.certificates.bounds import (
     Moments,
     catoni_bound,
@@ -97,85 +89,11 @@ def violations(count: int) -> None:
         print(f"| {form} | " + " | ".join(told) + f" | {100 * wrong.any(axis=0).mean():.1f} |")
 
 
-def digits() -> tuple[Any, tuple[float, float]]:
-    from sklearn.datasets import load_digits
-
-    x, label = load_digits(return_X_y=True)
-    return (x, np.eye(10)[label]), (0.0, 1.0)
-
-
-def hillstrom() -> tuple[Any, tuple[float, float]]:
-    import pandas as pd
-
-    table = pd.read_csv(Path(__file__).resolve().parents[2] / "shared" / "data" / "hillstrom.csv.gz")
-    columns = ["recency", "history", "mens", "womens", "newbie", "zip_code", "channel"]
-    x = pd.get_dummies(table[columns], dtype=float).to_numpy()
-    return LoggedFeedback.of(x, table.visit, table.segment, propensity=1 / 3), (0.0, 1.0)
-
-
-def jtpa() -> tuple[Any, tuple[float, float]]:
-    import pandas as pd
-
-    table = pd.read_csv(Path(__file__).resolve().parents[2] / "shared" / "data" / "jtpa_kt.csv")
-    x, earned = table[["prevearn", "edu"]].to_numpy(float), np.minimum(table.earnings, 50_000.0)
-    return LoggedFeedback.of(x, earned, table.D, propensity=2 / 3, cost={1: 774.0}), (0.0, 50_000.0)
-
-
-CASES = {"digits": digits, "Hillstrom": hillstrom, "JTPA": jtpa}
-
-
-def taken(data: Any, rows: np.ndarray) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of fit and certificate for these rows."""
-    if not isinstance(data, LoggedFeedback):
-        return (data[0][rows], data[1][rows]), {}
-    cost = None if data.cost is None else dict(zip(data.actions.tolist(), data.cost[0].tolist(), strict=True))
-    propensity = dict(zip(data.actions.tolist(), data.propensity[0].tolist(), strict=True))
-    labels = data.actions[data.action[rows]]
-    return (data.x[rows], data.outcome[rows]), {"action": labels, "propensity": propensity, "cost": cost}
-
-
-def real(cases: list[str], cross: bool, draws: int) -> None:
-    lines = []
-    for case in cases:
-        data, outcome_range = CASES[case]()
-        n = len(data) if isinstance(data, LoggedFeedback) else len(data[0])
-        order = np.random.default_rng(0).permutation(n)
-        learned, held = np.sort(order[: n // 2]), np.sort(order[n // 2 :])
-        for way in ["other half", "cross-fitted"][: 2 if cross else 1]:
-            started = time.perf_counter()
-            arguments, named = taken(data, learned if way == "other half" else np.arange(n))
-            policy = GBPLNet(random_state=0).fit(*arguments, **named)
-            fitted = time.perf_counter() - started
-            arguments, named = taken(data, held) if way == "other half" else ((), {})
-            found = policy.certificate(*arguments, **named, outcome_range=outcome_range, draws=draws)
-            took = time.perf_counter() - started - fitted
-            print(f"## {case}, {way}\n\n{found}\n", flush=True)
-            split = found.what_dominates
-            lines.append(
-                f"| {case}, {way} | {found.n} | {found.estimate:.5g} | {found.lower:.5g} | "
-                f"{found.best_action!r} {found.single_actions[found.best_action]:.5g} | {found.kl:.2f} | "
-                f"{split['kl']:.2g} | {split['confidence']:.2g} | {split['range']:.5g} | {found.dominant} | "
-                f"{'yes' if found.vacuous else 'no'} | {fitted:.0f} + {took:.0f} |"
-            )
-    print(
-        "| data | rows | estimate | certificate | best single action | KL | its part of the gap | the rest | range of "
-        "a row | dominates | vacuous | seconds, fit + certificate |\n|" + "---|" * 12
-    )
-    print("\n".join(lines))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["violations", "real"])
+    parser.add_argument("study", choices=["violations"])
     parser.add_argument("--sets", type=int, default=1000)
-    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
-    parser.add_argument("--cross", action="store_true")
-    parser.add_argument("--draws", type=int, default=200)
-    asked = parser.parse_args()
-    if asked.study == "violations":
-        violations(asked.sets)
-    else:
-        real(asked.cases, asked.cross, asked.draws)
+    violations(parser.parse_args().sets)
 
 
 if __name__ == "__main__":

@@ -215,7 +215,7 @@ def test_a_posterior_is_drawn_or_refused_by_name(surrogate: Surrogate, model: An
         with pytest.raises(gbpl.PosteriorError, match=f"{name}.*'bootstrap'"):
             policy.posterior()
         with pytest.raises(gbpl.PosteriorError, match=name):
-            policy.certificate(NEW, outcomes(NEW, surrogate.n_actions), outcome_range=(0, 1))
+            policy.certificate(NEW, outcomes(NEW, surrogate.n_actions), outcome_range=(0, 1), of="draws")
         posterior = policy.posterior("bootstrap", refits=2)
     else:
         posterior = policy.posterior()
@@ -227,7 +227,7 @@ def test_a_posterior_is_drawn_or_refused_by_name(surrogate: Surrogate, model: An
 @pytest.mark.parametrize("surrogate", [FullVector(3), Arctan()], ids=lambda part: type(part).__name__)
 def test_policies_are_certified(surrogate: Surrogate) -> None:
     certificate = fitted(surrogate, Linear()).certificate(
-        NEW, outcomes(NEW, surrogate.n_actions), outcome_range=(0, 1), draws=2
+        NEW, outcomes(NEW, surrogate.n_actions), outcome_range=(0, 1), of="draws", draws=2
     )
     assert 0.0 <= certificate.lower <= certificate.estimate <= 1.0
 

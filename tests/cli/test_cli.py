@@ -23,7 +23,7 @@ import gbpl
 import gbpl.study.compare
 import gbpl.study.study
 import gbpl.tables.read
-from gbpl import CrossFit, cli, learn
+from gbpl import CrossFit, cli, learn, load
 from gbpl.cli import parse
 from gbpl.cli.console import as_json_text, verbatim
 from gbpl.runtime.files import replacing, together, write_text
@@ -193,16 +193,19 @@ def test_fit_with_full_feedback(tmp_path: Path, capsys: pytest.CaptureFixture[st
     x = rng.normal(size=200)
     write(tmp_path / "full.parquet", {"x": x, "stocks": x + rng.normal(size=200), "bonds": np.zeros(200)})
     done = run(capsys, "fit", tmp_path / "full.parquet", "--outcomes", "stocks", "bonds", "--out", tmp_path / "r",
-               "--outcome-range", "-9", "9")  # fmt: skip
+               "--certify", "--outcome-range", "-9", "9")  # fmt: skip
     assert done.code == 0, done.err
-    assert "Certificate" in done.out
+    assert "Certificate  Certified: this policy is worth" in done.out
+    assert "\\n" not in done.out
     assert "full.parquet" in done.out
     assert "everybody gets bonds" in done.out
     assert "Overlap" not in done.out
     answer = json.loads((tmp_path / "r" / "summary.json").read_text())
     assert [action["label"] for action in answer["actions"]] == ["stocks", "bonds"]
     assert answer["overlap"] is None
-    assert -9.0 <= answer["certificate"]["lower"] <= answer["welfare"]["estimate"]
+    assert -9.0 <= answer["certificate"]["lower"] <= answer["certificate"]["estimate"]
+    assert answer["data"]["rows"] == answer["certificate"]["n"] == 100
+    assert load(tmp_path / "r" / "policy.gbpl").certificate["lower"] == answer["certificate"]["lower"]
 
 
 # -- decide, evaluate, compare, report --------------------------------------------------------------------------------

@@ -295,12 +295,11 @@ CASES: dict[str, Case] = {
     "outcome range turned round": fit_with(
         "--outcome-range", "5", "1", words=("--outcome-range", "lower one first", "5 1")
     ),
-    "outcome range without end": fit_with("--outcome-range", "0", "inf", words=("--outcome-range", "finite", "inf")),
-    "outcome beyond its range": fit_with("--outcome-range", "0", "1", words=("outcome", "0", "1", "range")),
-    "certificate of weighted rows": fit(
-        text(w=[1.0, 2.0] * 60), "certificate", "leave group and weight out",
-        options=(*ROLES, "--weight", "w", "--outcome-range", "-50", "50"),
+    "outcome range without a beginning": fit_with(
+        "--outcome-range", "-inf", "0", words=("--outcome-range", "lower one first", "-inf")
     ),
+    "certificate without a range": fit_with("--certify", words=("--outcome-range", "lowest", "highest")),
+    "outcome beyond its range": fit_with("--outcome-range", "0", "1", words=("outcome", "0", "1", "range")),
     "negative seed": fit_with("--seed", "-1", words=("--seed must be a whole number from 0", "-1")),
     "large seed": fit_with("--seed", str(2**70), words=("--seed must be a whole number", str(2**70))),
     "seed in words": fit_with("--seed", "lucky", words=("--seed", "'lucky'")),

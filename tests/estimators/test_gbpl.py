@@ -298,7 +298,7 @@ def test_another_engine_refits_the_same(logged: GBPL) -> None:
 
 
 def test_it_is_certified(logged: GBPL) -> None:
-    certificate = logged.certificate(outcome_range=(-5.0, 5.0), draws=10)
+    certificate = logged.certificate(outcome_range=(-5.0, 5.0), of="draws", draws=10)
     assert -5.0 <= certificate.lower < certificate.estimate
     assert certificate.n == ROWS
 

@@ -339,10 +339,16 @@ def test_full_feedback_has_no_overlap(pages: dict[str, str]) -> None:
 
 
 def test_certificate_or_how_to_get_one(pages: dict[str, str]) -> None:
-    assert "--outcome-range" in Page(pages["three_actions"]).text
+    assert "--certify --outcome-range" in Page(pages["three_actions"]).text
     text = Page(pages["two_actions"]).text
-    assert "worth 12,218 per row or more" in text
-    assert "does not show that the policy is better" in text
+    assert "this policy is worth 14,028 per row or more" in text
+    assert "No gain over giving everybody" in text
+    assert "is certified: it is at least \u2212132" in text
+    assert "Gain over what was done, at least" in text
+    before = {"lower": 12218.0, "failure_probability": 0.05, "best_action": "1", "best_action_lower": 13864.0}
+    older = Page(render(two_actions() | {"certificate": before})).text  # as files of an earlier version have it
+    assert "policies drawn from the posterior are worth 12,218 per row or more" in older
+    assert "13,864 can be certified" in older
 
 
 def in_calibration(html: str) -> Page:

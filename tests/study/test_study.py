@@ -15,11 +15,13 @@ from scipy.stats import norm, t
 from support.policies import small_study_net
 
 import gbpl
-from gbpl import Certificate, Encoder, GBPLNet, Linear
+from gbpl import Encoder, GBPLNet, Linear
+from gbpl.certificates.certify import hold_out_rows
 from gbpl.runtime.warn import collected
 from gbpl.study.numbers import LEVELS, StudyNumbers
 from gbpl.study.study import _prices
 from gbpl.study.summary import PROBABILITIES
+from gbpl.tables.frames import TableError
 from gbpl.value.dependence import DRAWS
 
 N = 240
@@ -575,35 +577,58 @@ def test_thirty_four_actions():
 # -- certificates, notes --------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def certified(monkeypatch):
-    """A certificate without its two fits; remembers what it was asked for."""
-    asked = []
-
-    def certificate(self, *, outcome_range):
-        asked.append(outcome_range)
-        return Certificate(
-            lower=1.0, estimate=2.0, failure_probability=0.05, outcome_range=outcome_range, kl=0.1, n=N,
-            rule="deterministic", forms={"inverse kl": 1.0}, single_actions={"y0": 0.5, "y1": 0.75}, vacuous=False,
-            reason="", certified=True, caveats=(),
-            what_dominates={"kl": 0.5, "confidence": 0.5, "range": 3.0, "widening": 1.0}, weights=(np.ones(2),),
-        )  # fmt: skip
-
-    monkeypatch.setattr(GBPLNet, "certificate", certificate)
-    return asked
-
-
-def test_a_certificate_is_of_outcomes_before_costs(certified):
-    study = gbpl.learn(frame(), **ROLES, cost=COST, outcome_range=(-20, 20.0), estimator=small_study_net())
-    assert certified == [(-20.0, 20.0)], "the log's outcomes, costs apart"
-    summary = study.summary["certificate"]
-    assert (summary["lower"], summary["best_action"], summary["best_action_lower"]) == (1.0, "y1", 0.75)
-    assert "certified" in summary["text"].casefold()
-    json.dumps(study.summary, allow_nan=False)
-    gbpl.learn(
-        outcome_columns(2), **FULL, cost={"y0": 1, "y1": 3}, outcome_range=(-20, 20), estimator=small_study_net()
+def test_the_policy_that_is_shipped_is_certified_within_its_capacity():
+    """By hand: its decisions, prices and all, for the rows held out, and their inverse propensity values."""
+    table = frame()
+    study = gbpl.learn(
+        table, **ROLES, cost=COST, capacity={"mail": 0.21}, outcome_range=(-20, 20.0), estimator=small_study_net()
     )
-    assert certified[1] == (-23.0, 19.0), "full feedback is net of costs already"
+    certificate = study.summary["certificate"]
+    assert certificate == study.policy.certificate
+    assert certificate["of"] == "policy"
+    assert certificate["outcome_range"] == [-20.0, 20.0], "the log's outcomes, costs apart"
+    assert certificate["learned"] + certificate["n"] == len(table)
+    assert study.summary["data"]["rows"] == certificate["learned"]
+    assert "held out to certify" in " ".join(study.summary["data"]["notes"])
+    assert any(study.policy.rule.prices)
+    _, held = hold_out_rows(len(table), None, 0.5, 0)
+    rows = table.iloc[held]
+    decided = study.policy.decide(rows).action
+    taken, outcome = rows[ROLES["action"]].to_numpy(), rows[ROLES["outcome"]].to_numpy(float)
+    paid = np.array([COST.get(label, 0.0) for label in decided])
+    weighted = np.where(decided == taken, (outcome + 20.0) / 0.5, 0.0) - 20.0 - paid
+    error = weighted.std() / np.sqrt(len(rows))
+    assert abs(certificate["estimate"] - weighted.mean()) < 3 * error
+    json.dumps(study.summary, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("propensity", "message"), [(None, "propensities are estimated"), (0.9, "propensities do not fit the log")]
+)
+def test_a_certificate_without_right_propensities_is_refused_before_the_fit(propensity, message, monkeypatch):
+    monkeypatch.setattr(GBPLNet, "fit", None)
+    with pytest.raises(TableError, match=message):
+        gbpl.learn(frame(), **ROLES | {"propensity": propensity}, certify=True, outcome_range=(-20, 20))
+
+
+def test_groups_and_weights_are_certified():
+    table = frame().assign(h=HOMES, w=WEIGHTS)
+    study = gbpl.learn(
+        table, **ROLES, group="h", weight="w", certify=True, outcome_range=(-20, 20), estimator=small_study_net()
+    )
+    certificate = study.summary["certificate"]
+    assert certificate["n"] == len(np.unique(HOMES)) // 2
+    assert -20.0 <= certificate["lower"] < certificate["estimate"] < certificate["upper"]
+
+
+def test_a_certificate_of_full_feedback_is_net_of_costs():
+    study = gbpl.learn(
+        outcome_columns(2), **FULL, cost={"y0": 1, "y1": 3}, certify=0.3, outcome_range=(-20, 20),
+        estimator=small_study_net(),
+    )  # fmt: skip
+    certificate = study.summary["certificate"]
+    assert certificate["outcome_range"] == [-23.0, 19.0]
+    assert certificate["n"] == round(0.3 * N)
     assert gbpl.learn(frame(), **ROLES, estimator=small_study_net()).summary["certificate"] is None
 
 

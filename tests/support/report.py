@@ -460,10 +460,10 @@ def two_actions() -> dict[str, Any]:
     )  # fmt: skip
     summary["check"] = findings()
     summary["certificate"] = {
-        "lower": 12218.0, "estimate": 15900.0, "failure_probability": 0.05, "best_action": "1",
-        "best_action_lower": 13864.0,
-        "text": "Certified: with probability at least 0.95, deterministic policies drawn from the posterior are worth "
-        "12218 or more a person on average (15900 on the 9223 rows), outcomes between 0 and 50000.",
+        "of": "policy", "lower": 14028.0, "upper": 15675.0, "estimate": 14839.0, "failure_probability": 0.05,
+        "best_action": "0", "gain": {"lower": -132.0}, "gains": {"0": {"lower": -198.0}, "1": {"lower": -1321.0}},
+        "over_logging": {"lower": -695.0}, "n": 4612, "learned": 4611,
+        "text": "Certified: this policy is worth 14028 or more per person on average.",
     }  # fmt: skip
     return summary
 

@@ -134,9 +134,9 @@ REFUSED = {
     "defer": ({}, {"defer": 1.5}, "defer must be in .0, 1., got 1.5"),
     # certificates
     "range no range": ({}, {"outcome_range": (1, 0)}, "low < high"),
-    "range too small": ({}, {"outcome_range": (0, 1)}, "outside the outcome range .0, 1."),
-    "range and groups": ({}, {"outcome_range": (-9, 9), "group": "home"}, "independent and count the same"),
-    "range and weights": ({"w": np.arange(N) + 1.0}, {"outcome_range": (-9, 9), "weight": "w"}, "count the same"),
+    "range too small": ({}, {"outcome_range": (0, 1)}, "outside outcome_range=.0, 1."),
+    "certificate without a range": ({}, {"certify": True}, "needs the lowest and the highest value"),
+    "certificate of more than all": ({}, {"certify": 1.5, "outcome_range": (-9, 9)}, "share of rows held out"),
     # the estimator
     "no committee": ({}, {"estimator": GBPLNet(committee=None)}, "committee=None"),
     "no outcome model": ({}, {"estimator": GBPLNet(pseudo_outcome="ipw")}, "pseudo_outcome='ipw'"),

@@ -296,7 +296,7 @@ def test_a_forest_is_certified() -> None:
     x, gap = stepped_targets(rows=ROWS)
     outcomes = np.column_stack([np.zeros(ROWS), np.clip(gap[:, 0], -2.0, 2.0)])
     policy = GBPLNet(model=SMALL, zeta=1.0, committee=2, random_state=0, fit_config=CONFIG).fit(x, outcomes)
-    certificate = policy.certificate(outcome_range=(-2.0, 2.0), draws=20)
+    certificate = policy.certificate(outcome_range=(-2.0, 2.0), of="draws", draws=20)
     assert -2.0 <= certificate.lower < certificate.estimate
 
 

@@ -71,6 +71,25 @@ class Moments:
         return cls((high - low) ** 2 / 4.0, 0.0, True)
 
     @classmethod
+    def sub_gaussian(cls, variance_proxy: float) -> Moments:
+        """A loss with log E exp(t (loss - R)) <= t^2 v / 2 at every rate, whatever the hypothesis."""
+        return cls(variance_proxy, 0.0, True)
+
+    @classmethod
+    def gaussian_gap(cls, noise_sd: float, mean_bound: float, zeta: float) -> Moments:
+        """The binary loss where U given x is normal with this standard deviation and a mean in +-mean_bound.
+
+        The residual r = (U - zeta f) / sqrt(zeta) is normal given x with variance s^2 = noise_sd^2 / zeta and a mean m
+        in +-B, B = (mean_bound + zeta) / sqrt(zeta). For t s^2 <= 1/2, log E exp(t (r^2 - E r^2) / 2) =
+        -log(1 - t s^2) / 2 - t s^2 / 2 + t^2 s^2 m^2 / (2 (1 - t s^2)) <= t^2 (s^4 + 2 s^2 B^2) / 2, and the mean of
+        the loss given x varies by B^2 / 2 (Hoeffding's lemma): v = s^4 + 2 s^2 B^2 + B^4 / 16 and b = 2 s^2.
+        """
+        if not (noise_sd > 0.0 and mean_bound >= 0.0 and zeta > 0.0):
+            raise ValueError(f"noise_sd and zeta must be > 0 and mean_bound >= 0, got {noise_sd}, {zeta}, {mean_bound}")
+        spread, reach = noise_sd**2 / zeta, (mean_bound + zeta) ** 2 / zeta  # s^2 and B^2
+        return cls(spread**2 + 2.0 * spread * reach + reach**2 / 16.0, 2.0 * spread, True)
+
+    @classmethod
     def estimated(cls, losses: Float[np.ndarray, "draw row"] | Float[np.ndarray, " row"]) -> Moments:
         """From losses of one hypothesis, or of several (one row of the table each): a guide, not a guarantee.
 

@@ -128,6 +128,14 @@ def fit(
         ),
     ] = None,
     review: Review = None,
+    certify: Annotated[
+        bool,
+        typer.Option(
+            "--certify",
+            help="Hold half of the rows out, and say what the policy is worth at least on them.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     defer: Annotated[
         float | None,
         typer.Option(
@@ -200,7 +208,7 @@ def fit(
         from gbpl.study.options import Wording, check_review
     check_review(review, defer)
     Wording(title, unit, per, population)
-    with learning(certificate=outcome_range is not None, check=check, quiet=as_json):
+    with learning(certificate=certify or outcome_range is not None, check=check, quiet=as_json):
         stage("reading")
         table, roles = read_by_roles(
             data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
@@ -212,8 +220,8 @@ def fit(
         with warnings_shown(as_json):
             study = learn(
                 table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
-                outcome_range=outcome_range, title=title, unit=unit, per=per, population=population, seed=seed,
-                source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
+                outcome_range=outcome_range, certify=certify, title=title, unit=unit, per=per, population=population,
+                seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
                 **estimator_of(models, seed, confounding, keep_outliers),
             )  # fmt: skip
         stage("writing")

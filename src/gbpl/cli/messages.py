@@ -178,7 +178,10 @@ def _caveats(console: Screen, reading: Reading) -> None:
     if hidden is not None:
         console.say(verbatim(hidden))
     if certificate is not None:
-        console.say(f"\n[bold]Certificate[/]  {verbatim(certificate['text'])}")
+        first, *more = certificate["text"].splitlines()
+        console.say(f"\n[bold]Certificate[/]  {verbatim(first)}")
+        for line in more:
+            console.say(verbatim(line))
     if notes:
         console.print("\n[bold]Notes on the data[/]")
         for note in notes[:MOST_NOTES]:

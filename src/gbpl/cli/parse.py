@@ -54,10 +54,10 @@ def check_settings(seed: int, defer: float | None, outcome_range: tuple[float, f
         raise ValueError(f"--defer must be from 0 to 1, got {defer:g}; try 0.8")
     if outcome_range is not None:
         low, high = outcome_range
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        if not (math.isfinite(low) and low < high):
             raise ValueError(
-                f"--outcome-range must be two finite numbers, the lower one first, got {low:g} {high:g}; for yes and "
-                "no it is 0 1"
+                f"--outcome-range must be two numbers, the lower one first, got {low:g} {high:g}; for yes and no it "
+                "is 0 1, for spending without a limit 0 inf"
             )
 
 

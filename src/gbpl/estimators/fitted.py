@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gbpl.certificates.certificate import Certificate, CertificateSettings
-from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate
+from gbpl.certificates.bounds import Moments
+from gbpl.certificates.certificate import DRAWS, Certificate, CertificateSettings
+from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate, held_out_certificate
+from gbpl.certificates.theorem import RiskBound, risk_bound
 from gbpl.checks.finding import CheckReport
 from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
@@ -92,29 +94,35 @@ class FittedPolicy(Policy):
         return training.posterior(method, eta=eta, refits=refits, seed=seed, engine=engine, **options)
 
     def certificate(
-        self, X: Any = None, y: Any = None, *, outcome_range: Any = None,
-        failure_probability: float = 0.05, rule: str = "deterministic", draws: int = 200, seed: int = 0, folds: int = 2,
-        action: Any = None, propensity: Any = None, controls: Any = None, cost: Any = None, method: str = "last_layer",
-        **options: Any,
+        self, X: Any = None, y: Any = None, *, outcome_range: Any = None, failure_probability: float = 0.05,
+        of: str = "policy", rule: str = "deterministic", share: float = 0.5, seed: int = 0, action: Any = None,
+        propensity: Any = None, controls: Any = None, cost: Any = None, sample_weight: Any = None, groups: Any = None,
+        draws: int = 200, folds: int = 2, method: str = "last_layer", **options: Any,
     ) -> Certificate:  # fmt: skip
-        """A PAC-Bayes lower bound of the posterior's welfare that holds with probability 1 - failure_probability.
+        """What the policy is worth at least, and gains at least, with probability 1 - failure_probability.
 
-            low + width min{p : kl(p_hat || p) <= (KL(Q || P) + log(2 sqrt(n) / rho)) / n},
+        The bounds hold for any number of rows and any distribution of them (`gbpl.certificates`). With rows, given as
+        in `fit`, they are about this policy, which must not have learned from them. Without rows, a `share` of those of
+        the fit is held out, and they are about a clone that learned from the others: `certificate.policy`.
 
-        P uniform on draws from the posterior and Q the best reweighting of them (`gbpl.certificates`). With rows,
-        given as in `fit`, it certifies this fit on them; it must not have learned from them. Without rows it uses
-        those of the fit: each of `folds` parts certifies a clone fitted on the others. `outcome_range` is the lowest
-        and highest value an outcome can take, before costs (with full feedback and no rows: after them), known without
-        the data; rows must be independent, and propensities known. `draws` policies are drawn from each of five loss
-        scales by `method` and its options.
+        `outcome_range` is the lowest and highest value an outcome can take, before costs (with full feedback and no
+        rows: after them), known without the data; the highest may be infinite. Rows, or groups of them, must be
+        independent, and propensities known. Weights count, up to the largest that was learned from.
+
+        With `of="draws"` they are about draws from the posterior, of which the rows choose (PAC-Bayes): `draws` from
+        each of five loss scales by `method` and its options, and without rows each of `folds` parts certifies those of
+        a clone fitted on the others.
         """
         training = self.training("certify it where it was fitted")
         settings = CertificateSettings(
-            outcome_range=outcome_range, failure_probability=failure_probability, rule=rule, draws=draws, seed=seed,
-            folds=folds, method=method, options=options,
+            outcome_range=outcome_range, failure_probability=failure_probability, of=of, rule=rule, share=share,
+            draws=draws, seed=seed, folds=folds, method=method, options=options,
         )  # fmt: skip
         settings.check_model(training.fit.problems()[0])
-        log: dict[str, Any] = {"action": action, "propensity": propensity, "controls": controls}
+        given: dict[str, Any] = {
+            "action": action, "propensity": propensity, "controls": controls, "sample_weight": sample_weight,
+            "groups": groups,
+        }  # fmt: skip
         if X is None:
             own = training.feedback if training.nuisances is None else training.nuisances.feedback
             if own.cut:
@@ -122,12 +130,50 @@ class FittedPolicy(Policy):
                     f"{own.cut} outcome(s) were cut before the fit, and a certificate is of outcomes as they are; fit "
                     "with outliers='keep', or give new rows"
                 )
-            if any(part is not None for part in (y, cost, *log.values())):
+            if any(part is not None for part in (y, cost, *given.values())):
                 raise ValueError("y, action and so on are given without X; give X too, or nothing for the fit's rows")
-            return cross_fitted_certificate(self, training.feedback, training.nuisances, settings)
-        data = self._read_new(X=X, y=y, **log, cost=None if action is None else cost)
+            certified = cross_fitted_certificate if of == DRAWS else held_out_certificate
+            return certified(self, training.feedback, training.nuisances, settings)
+        data = self._read_new(X=X, y=y, **given, cost=None if action is None else cost)
         validate_data(self, data.source, reset=False, skip_check_array=True)
-        return fresh_certificate(self, data, cost, training.feedback.x, self.cross_fit_settings(seed), settings)
+        return fresh_certificate(self, data, cost, settings)
+
+    def risk_bound(
+        self, *, outcome_range: Any = None, moments: Moments | None = None, rate: float | None = None,
+        failure_probability: float = 0.05, method: str = "laplace", draws: int = 200, seed: int = 0, **options: Any,
+    ) -> RiskBound:  # fmt: skip
+        """The paper's PAC-Bayes theorem for this fit: its surrogate risk from both sides, welfare, regret (section 8).
+
+        The posterior is that of the networks at the zeta with the largest share, Gaussian over all weights (`method`
+        and its options), the prior N(0, prior_sd^2). The loss has a range by `outcome_range`, or sub-exponential or
+        sub-Gaussian constants by `moments` (`certificates.bounds.Moments`), known in advance. The `rate` t is fixed in
+        advance; None for the best of a grid, whose rates share the failure probability. For full feedback, or inverse
+        propensity weighted pseudo-outcomes of a log with known propensities.
+        """
+        training = self.training("bound its risk where it was fitted")
+        known = training.nuisances
+        if known is not None and (known.estimated or known.means is not None):
+            raise ValueError(
+                f"the theorem needs independent losses, and with pseudo_outcome={self.pseudo_outcome!r} models of the "
+                "same rows are in them; fit with pseudo_outcome='ipw' and known propensities, or use certificate"
+            )
+        if known is not None and outcome_range is not None:  # of Y 1[A = a] / e_a
+            most = 1.0 / float(known.logged_propensity.min())
+            outcome_range = min(0.0, outcome_range[0] * most), max(0.0, outcome_range[1] * most)
+        fit, problems = training.fit, training.fit.problems()
+        shares: dict[Any, float] = {}
+        for problem, share in zip(problems, fit.shares.tolist(), strict=True):
+            shares[problem.model, problem.zeta] = shares.get((problem.model, problem.zeta), 0.0) + share
+        best = max(shares, key=lambda key: shares[key])
+        chosen = [
+            (problem, share / shares[best])
+            for problem, share in zip(problems, fit.shares.tolist(), strict=True)
+            if (problem.model, problem.zeta) == best
+        ]
+        return risk_bound(
+            chosen, fit.x, fit.target[: len(fit.x)], scale=fit.scale, outcome_range=outcome_range, moments=moments,
+            rate=rate, failure_probability=failure_probability, method=method, draws=draws, seed=seed, options=options,
+        )  # fmt: skip
 
     # -- deciding -----------------------------------------------------------------------------------------
 

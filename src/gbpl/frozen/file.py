@@ -23,6 +23,7 @@ from gbpl.frozen.policy import NumpyPolicy
 from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, policy_arguments
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
+from gbpl.runtime.json import plain
 
 if TYPE_CHECKING:
     from jaxtyping import Shaped
@@ -144,6 +145,8 @@ def _content(policy: SavedPolicy) -> bytes:
     }  # fmt: skip
     if policy.fingerprint_ is not None:
         settings |= {"fingerprint": policy.fingerprint_.to_json()}
+    if policy.certificate is not None and not (policy.summary or {}).get("certificate"):
+        settings["certificate"] = plain(policy.certificate)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     text = json.dumps(settings, allow_nan=False)
     header = {"format": version, "sha256": _digest(text, arrays), "policy": text}

@@ -56,6 +56,7 @@ class NumpyPolicy:
         encoder: Encoder | None = None,
         summary: Mapping[str, Any] | None = None,
         fingerprint: Fingerprint | None = None,
+        certificate: Mapping[str, Any] | None = None,
     ) -> None:
         self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
         self.columns, self.effects = columns, effects
@@ -67,8 +68,19 @@ class NumpyPolicy:
         self.gain = gain
         self._committee = Committee(self.parts, squashing, mean, scale, len(actions), effects, columns)
         self.rule = Rule() if rule is None else rule
-        self.encoder, self.summary = encoder, summary
+        self.encoder, self.summary, self._certificate = encoder, summary, certificate
         self.fingerprint_ = fingerprint
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """What the policy is certified to be worth, as `Certificate.to_dict` says it; None if it is not."""
+        return (self.summary or {}).get("certificate") if self._certificate is None else self._certificate
+
+    def with_certificate(self, certificate: Mapping[str, Any]) -> Self:
+        """The same policy, which carries its certificate."""
+        made = copy.copy(self)
+        made._certificate = dict(certificate)
+        return made
 
     def with_study(self, *, rule: Rule, encoder: Encoder | None, summary: Mapping[str, Any] | None) -> Self:
         """The same policy with the rule, encoder and summary of a study."""

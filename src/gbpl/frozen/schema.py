@@ -69,13 +69,15 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
         _expect(fine, f"it does not name its {width} features")
     encoder = None if settings["encoder"] is None else Encoder.from_json(settings["encoder"])
     _expect(encoder is None or len(encoder.names) == width, "its encoder makes another number of features")
-    _expect(settings["summary"] is None or isinstance(settings["summary"], dict), "its summary is no table")
+    for name in ("summary", "certificate"):
+        _expect(isinstance(settings.get(name), dict | None), f"its {name} is no table")
     check_summary(settings["summary"] or {})
     return {
         "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "columns": columns,
         "actions": _labels(actions), "feature_names": names, "gain": _slope(settings["slope"]),
         "rule": _rule(settings["rule"], len(actions)), "encoder": encoder, "summary": settings["summary"],
         "fingerprint": None if settings.get("fingerprint") is None else Fingerprint.from_json(settings["fingerprint"]),
+        "certificate": settings.get("certificate"),
         "effects": _effects(settings.get("effects"), of_effects, version, seen, parts, len(actions)),
     }  # fmt: skip
 

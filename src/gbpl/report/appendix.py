@@ -8,7 +8,7 @@ from typing import Any
 from gbpl.report import bars, points, words
 from gbpl.report.cells import Cell
 from gbpl.report.markup import Sentence
-from gbpl.report.numbers import count, number, percent, reach
+from gbpl.report.numbers import UNKNOWN, count, number, percent, reach
 from gbpl.report.reading import LEVEL, Study
 from gbpl.report.sections import SHOWN
 
@@ -159,34 +159,42 @@ def certificate(study: Study) -> dict[str, Any] | None:
     part = study.summary.get("certificate")
     if not part or part.get("lower") is None:
         return None
-    places, failure = study.places, part.get("failure_probability")
-    lower, single = part["lower"], part.get("best_action_lower")
+    places, failure, gain = study.places, part.get("failure_probability"), part.get("gain")
+    own = part.get("of") == "policy"  # files written before there was one are about draws
     values = {
         "sure": percent(None if failure is None else 1.0 - failure),
-        "lower": number(lower, places),
+        "lower": number(part["lower"], places),
         "best": study.called(part.get("best_action")),
-        "single": number(single, places),
+        "gain": number((gain or {}).get("lower"), places),
     }
-    pattern = (
-        "With a probability of at least {sure}, policies drawn from the posterior are worth {lower:b} per row or more."
-    )
-    if part.get("certified") is False:
-        pattern = "As a guide only, not certified: " + pattern[0].lower() + pattern[1:]
-    if single is not None:
+    whose = "this policy is" if own else "policies drawn from the posterior are"
+    pattern = f"With a probability of at least {{sure}}, {whose} worth {{lower:b}} per row or more."
+    if gain:
         pattern += (
-            " That is more than can be certified of giving everybody {best:name} ({single:b})." if lower > single
-            else " Of giving everybody {best:name}, {single:b} can be certified, so this bound does not show that the "
-            "policy is better."
-        )  # fmt: skip
-    facts = [
-        ("Worth at least", values["lower"]),
-        ("Estimate on the same rows", number(part.get("estimate"), places)),
-        (f"Everybody gets {values['best']}: worth at least", values["single"]),
-        ("Probability that the bound holds, at least", values["sure"]),
-    ]
+            " With the same probability it gains {gain:b} per row or more over giving everybody {best:name}."
+            if gain["lower"] > 0.0
+            else " No gain over giving everybody {best:name} is certified: it is at least {gain:b}."
+        )
+    elif (single := part.get("best_action_lower")) is not None:
+        pattern += " Of giving everybody {best:name}, {single:b} can be certified."
+        values["single"] = number(single, places)
+    facts = [("Worth at least", values["lower"]), ("Worth at most", number(part.get("upper"), places))]
+    facts.append(("Estimate on the same rows", number(part.get("estimate"), places)))
+    for label, bound in (part.get("gains") or {}).items():
+        facts.append(
+            (
+                f"Gain over giving everybody {study.called(label)}, at least (all together)",
+                number(bound["lower"], places),
+            )
+        )
+    if part.get("over_logging"):
+        facts.append(("Gain over what was done, at least", number(part["over_logging"]["lower"], places)))
+    facts += [("Rows that certify", count(part.get("n"))), ("Rows learned from", count(part.get("learned")))]
+    facts.append(("Probability that a bound holds, at least", values["sure"]))
     return {
         "says": Sentence(pattern, values),
-        "facts": facts,
+        "facts": [(name, shown) for name, shown in facts if shown != UNKNOWN],
+        "own": own,
         "caveats": part.get("caveats") or [],
         "text": part.get("text"),
     }

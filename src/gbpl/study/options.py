@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from gbpl.certificates.certificate import CertificateSettings
+from gbpl.certificates.certify import check_certifiable, hold_out_rows
+from gbpl.certificates.scores import Evidence, check_propensities
 from gbpl.decisions.decisions import DEFER, NOBODY
 from gbpl.estimators.gbpl import GBPL
 from gbpl.estimators.gbplnet import GBPLNet
@@ -18,11 +20,11 @@ from gbpl.feedback.read import TableFeedback
 from gbpl.frozen.freeze import check_model
 from gbpl.models.adapters import as_model
 from gbpl.report.reading import LONGEST_UNIT
-from gbpl.tables.frames import TableError
+from gbpl.tables.frames import TableError, column, rows_at, rows_of
 from gbpl.tables.labels import by_label, same_label
 from gbpl.tables.roles import Roles
 
-__all__ = ["Terms", "Wording", "check_folds", "check_review", "checked_estimator"]
+__all__ = ["Terms", "Wording", "certified_range", "check_folds", "check_review", "checked_estimator", "split_rows"]
 
 LONGEST_TITLE = 200
 
@@ -36,14 +38,12 @@ class Terms:
     default: Any
     defer: float
     review: int | None
-    outcome_range: tuple[float, float] | None
 
     @classmethod
     def of(
-        cls, data: TableFeedback, cost: Any, capacity: Any, default: Any, defer: float | None, review: int | None,
-        outcome_range: Any,
-    ) -> Terms:  # fmt: skip
-        """Checked; `outcome_range` becomes that of outcomes net of costs where those are certified."""
+        cls, data: TableFeedback, cost: Any, capacity: Any, default: Any, defer: float | None, review: int | None
+    ) -> Terms:
+        """Checked."""
         labels = data.labels
         costs, limits = by_label(cost, labels, "cost"), by_label(capacity, labels, "capacity")
         chosen = labels[0] if default is None else same_label(default, labels, "default")
@@ -59,7 +59,7 @@ class Terms:
             raise TableError(f"defer must be in [0, 1], got {defer}; try {DEFER}")
         check_review(review, defer)
         level = NOBODY if defer is None else defer
-        return cls(costs, limits, chosen, level, review, _checked_range(outcome_range, data, costs))
+        return cls(costs, limits, chosen, level, review)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,25 +95,38 @@ def check_review(review: Any, defer: float | None) -> None:
         raise TableError("review and defer both say which rows a person looks at; give one of them")
 
 
-def _checked_range(given: Any, data: TableFeedback, cost: Mapping[Any, float]) -> tuple[float, float] | None:
-    """The range of a certificate; what the certificate would refuse is refused before the fit."""
-    if given is None:
-        return None
-    low, high = CertificateSettings(outcome_range=given).outcome_range
-    feedback = data.feedback
-    if feedback.groups is not None or (feedback.weights is not None and np.ptp(feedback.weights) > 0.0):
-        raise TableError("a certificate needs rows that are independent and count the same; leave group and weight out")
-    outcomes = feedback.outcome if isinstance(feedback, LoggedFeedback) else feedback.outcomes
-    outside = (outcomes < low) | (outcomes > high)
-    if outside.any():
-        raise TableError(
-            f"an outcome is {outcomes[outside][0]:g}, outside the outcome range ({low:g}, {high:g}); state the range "
-            "that outcomes can take, or cut them to it first"
-        )
-    if data.logged:
-        return low, high
-    paid = [cost.get(label, 0.0) for label in data.labels]
-    return low - max(paid), high - min(paid)
+def split_rows(frame: Any, group: str | None, certify: bool | float, seed: int) -> tuple[Any, Any]:
+    """Rows that learn and rows that certify, groups kept together, by their numbers alone."""
+    share = 0.5 if isinstance(certify, bool) or not certify else float(certify)
+    if not 0.0 < share < 1.0:
+        raise TableError(f"certify is the share of rows held out, between 0 and 1, got {certify}; try 0.5")
+    groups = None
+    if group is not None:
+        listed = [str(label) for label in column(frame, group).tolist()]
+        groups = np.unique(np.array(listed), return_inverse=True)[1]
+    learned, held = hold_out_rows(rows_of(frame), groups, share, seed)
+    return rows_at(frame, learned), rows_at(frame, held)
+
+
+def certified_range(
+    parts: Sequence[TableFeedback], given: tuple[float, float] | None, cost: Mapping[Any, float]
+) -> CertificateSettings:
+    """What to certify; what a certificate would refuse is refused here, before the fit."""
+    low, high = CertificateSettings(outcome_range=(0.0, 1.0) if given is None else given).outcome_range
+    for log in (part.feedback for part in parts):
+        outcomes = log.outcome if isinstance(log, LoggedFeedback) else log.outcomes
+        if given is None and not np.isin(outcomes, (0.0, 1.0)).all():
+            raise TableError(
+                "a certificate needs the lowest and the highest value that an outcome can take, known without the "
+                "data; give outcome_range (--outcome-range LOW HIGH)"
+            )
+        check_certifiable(log, (low, high))
+        if isinstance(log, LoggedFeedback):
+            check_propensities(Evidence(log.outcome, log.action, log.propensity, groups=log.groups), log.actions)
+    if not parts[0].logged:
+        paid = [cost.get(label, 0.0) for label in parts[0].labels]
+        low, high = low - max(paid), high - min(paid)
+    return CertificateSettings(outcome_range=(low, high))
 
 
 def checked_estimator(estimator: GBPLNet | None, seed: int) -> GBPLNet:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.certificates.certificate import Certificate
+from gbpl.certificates.certificate import Certificate, CertificateSettings
+from gbpl.certificates.certify import certify_on
 from gbpl.checks.screen import screened
 from gbpl.checks.suspicion import warn_of
 from gbpl.decisions.capacity import capacity_prices, priced_action
@@ -26,7 +27,7 @@ from gbpl.report.text import study_text
 from gbpl.runtime.keywords import answer_keywords
 from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
-from gbpl.study.options import Terms, Wording, check_folds, checked_estimator
+from gbpl.study.options import Terms, Wording, certified_range, check_folds, checked_estimator, split_rows
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.study.who import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.encoder import Encoder
@@ -129,6 +130,7 @@ def learn(
     defer: float | None = None,
     review: int | None = None,
     outcome_range: tuple[float, float] | None = None,
+    certify: bool | float = False,
     seed: int = 0,
     source: str = "table",
     title: str | None = None,
@@ -147,13 +149,17 @@ def learn(
     (docs/check.md). `cost` is what each action costs in outcome units, `capacity` the largest share of people who can
     get an action; `default` is what people get otherwise (the first label if None). A person should decide the
     `review` rows where a look is worth most (`SavedPolicy.review_value`), or those with a disagreement above `defer`;
-    without either, none. With an `outcome_range` (of outcomes before costs, known without the data) there is a
-    certificate. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
+    without either, none. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
     result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. Nothing that
     is saved or reported tells groups of fewer rows than `smallest_group` apart.
 
     The report has a `title`, and says amounts in a `unit` ("$", "visits") `per` row or what a row is ("customer"), with
     totals for a `population` (the rows of the table if None).
+
+    With `certify`, half of the rows (or that share) are held out, the policy learns from the others alone, and the
+    decisions of that very policy are certified on the rows held out: `summary["certificate"]`, which the saved policy
+    carries. That needs an `outcome_range`, of outcomes before costs and known without the data; outcomes that are all 0
+    or 1 have one. An `outcome_range` alone asks for a certificate too.
 
     >>> from gbpl import MLP, FitConfig
     >>> rng = np.random.default_rng(0)
@@ -173,27 +179,40 @@ def learn(
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
+    held: Any = None
+    if certify or outcome_range is not None:
+        frame, held = split_rows(frame, roles.group, certify, seed)
     encoder, notes = Encoder.fit(frame, roles.features, exclude=[*roles.used(), *roles.exclude])
     data = read_table(frame, roles, encoder, what=source)
-    terms = Terms.of(data, cost, capacity, default, defer, review, outcome_range)
+    terms = Terms.of(data, cost, capacity, default, defer, review)
+    settings: CertificateSettings | None = None
+    if held is not None:
+        others = read_table(held, roles, encoder, what=source, actions=data.labels)
+        settings = certified_range([data, others], outcome_range, terms.cost)
+        notes.append(f"{int(others.kept.sum()):,} rows were held out to certify the policy, and not learned from")
     check_folds(data, roles, max(policy.committee or 2, policy.nuisance_folds if data.logged else 2))
     notes = [*notes, *data.notes]
     notes += [
         f"the cost of {label} is {cost:g}: it is counted as a gain" for label, cost in terms.cost.items() if cost < 0
     ]
     certificate: Certificate | None = None
-    cut = policy.cuts and terms.outcome_range is None  # what can occur is known, and a certificate is of it
+    cut = policy.cuts and settings is None  # what can occur is known, and a certificate is of it
     feedback, suspicions = screened(data.feedback, cut=cut, rows=np.flatnonzero(data.kept))
     warn_of(suspicions)
     with collected(notes):
         policy.set_params(actions=data.labels).fit_feedback(feedback.less(terms.cost or None))
-        if terms.outcome_range is not None:
-            stage("certificate")
-            certificate = policy.certificate(outcome_range=terms.outcome_range)
     frozen = policy.frozen()
     rule, decided = _ruled(policy, frozen, data, terms, notes)
-    stage("decisions")
     ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)
+    if settings is not None:
+        stage("certificate")
+        taken = ruled.decide(others.features).rows(others.kept).action.tolist()
+        count, place = len(data.labels), {label: number for number, label in enumerate(data.labels)}
+        certificate = certify_on(
+            policy, others.feedback.less(terms.cost or None), settings,
+            decided=np.eye(count)[[place[label] for label in taken]], learned_decided=np.eye(count)[decided],
+        )  # fmt: skip
+    stage("decisions")
     decisions = ruled.decide(data.features, review=terms.review).rows(data.kept)
     parts = StudyParts(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,

@@ -209,5 +209,4 @@ def _sensitivity(parts: StudyParts, numbers: StudyNumbers) -> dict[str, Any] | N
 def _certificate(certificate: Any) -> dict[str, Any] | None:
     if certificate is None:
         return None
-    numbers: dict[str, Any] = certificate.to_dict()
-    return numbers | {"best_action_lower": max(numbers["single_actions"].values()), "text": str(certificate)}
+    return certificate.to_dict() | {"text": str(certificate)}

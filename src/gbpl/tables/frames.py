@@ -88,6 +88,18 @@ def rows_of(frame: Any) -> int:
     return next(iter(lengths.values()), 0)
 
 
+def rows_at(frame: Any, numbers: Int[np.ndarray, " some"]) -> Any:
+    """Some of the rows, in the same kind of table."""
+    library = _library(frame)
+    if library == "pandas":
+        return frame.iloc[numbers]
+    if library == "pyarrow":
+        return frame.take(numbers)
+    if library == "polars":
+        return frame[numbers]
+    return {key: np.asarray(frame[key])[numbers] for key in _keys(frame)}
+
+
 def nearest(name: Any, names: Iterable[str]) -> str:
     """`; did you mean 'earnings'?`, or nothing if no name is near; case does not count."""
     plain = {text.strip().casefold(): text for text in reversed(list(names))}
