@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gbpl.runtime.files import placed, replacing, write_text
+from gbpl.runtime.files import placed, replacing, write_durably, write_text
 
 
 def test_text_is_written_all_or_not_at_all(tmp_path: Path) -> None:
@@ -76,3 +76,17 @@ def test_what_else_fails_in_a_block_is_not_blamed_on_the_file(tmp_path: Path) ->
     with pytest.raises(OSError, match="the input is broken"):
         read()
     assert os.listdir(tmp_path) == []
+
+
+def test_a_durable_write_leaves_the_old_file_whole_until_the_new_one_is(tmp_path, monkeypatch):
+    file = tmp_path / "state.json"
+    write_durably(file, "old")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    for _ in range(2):
+        with pytest.raises(OSError, match="cannot be written"):
+            write_durably(file, "new")
+    assert file.read_text() == "old"
+    monkeypatch.undo()
+    write_durably(file, "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]  # what was left behind went with it
+    assert file.read_text() == "new"

@@ -16,6 +16,7 @@ from gbpl.decisions.rules import disagreement
 from gbpl.frozen.committee import Committee, Effects, Part
 from gbpl.squashing import simplex_projection
 from gbpl.value.welfare import deterministic
+from gbpl.watch.monitor import Choices
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -132,6 +133,28 @@ class NumpyPolicy:
     def _gain(self, deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"] | None:
         return None if self.gain is None else self.gain.gains(deviation, self.rule.default)
 
+    def _numbered(
+        self, deviation: Float[np.ndarray, "row action"]
+    ) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "row action"] | None]:
+        """Number of each row's action by the rule, and the expected gains."""
+        gain = self._gain(deviation)
+        if gain is not None and any(self.rule.prices):
+            return priced_action(gain, np.array(self.rule.prices)), gain
+        return deterministic(deviation), gain
+
+    def choices(self, X: Any) -> Choices:
+        """The actions of `decide` by number, expected gains, and the features that count in units of the fit."""
+        x, _ = self._features(X)
+        number, gain = self._numbered(self._committee.apply(x, draws=False)[0])
+        used = slice(None) if self.columns is None else self.columns
+        return Choices(number, gain, (x[:, used] - self.mean[used]) / self.scale[used])
+
+    def feature_labels(self) -> list[str]:
+        """Names of the features that count, in the order of `choices`."""
+        names = getattr(self, "feature_names_in_", [f"feature {number}" for number in range(len(self.mean))])
+        listed = list(names) if self.encoder is None else self.encoder.names
+        return [str(listed[number]) for number in (range(len(listed)) if self.columns is None else self.columns)]
+
     def decide(self, X: Any, *, defer: float | None = None) -> Decisions:
         """Action, its chances, disagreement, whether a person should decide (above `defer`), and the expected gain."""
         level = self.rule.defer if defer is None else defer
@@ -139,11 +162,7 @@ class NumpyPolicy:
             raise ValueError(f"defer must be in [0, 1], got {level}; try 0.5")
         x, counts = self._features(X)
         deviation, taken = self._committee.apply(x, draws=True)
-        gain = self._gain(deviation)
-        if gain is not None and any(self.rule.prices):
-            number = priced_action(gain, np.array(self.rule.prices))
-        else:
-            number = deterministic(deviation)
+        number, gain = self._numbered(deviation)
         chance = None if taken is None else taken / self.draw_count
         split = None if chance is None else disagreement(chance) if len(chance) else np.zeros(0)
         return Decisions(

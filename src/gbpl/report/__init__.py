@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["render"]
+__all__ = ["render", "render_watch"]
 
 
 def render(summary: Mapping[str, Any]) -> str:
@@ -14,10 +14,22 @@ def render(summary: Mapping[str, Any]) -> str:
     The same summary gives the same bytes. Names in the summary are taken as text, whatever they hold. Write the
     document as UTF-8: `path.write_text(render(summary), encoding="utf-8")`.
     """
+    _require_jinja()
+    from gbpl.report.page import document
+
+    return document(summary)
+
+
+def render_watch(reading: Mapping[str, Any]) -> str:
+    """The page of a watched policy (`gbpl.watch.reading.Reading.to_dict`), a document of the same kind."""
+    _require_jinja()
+    from gbpl.report.watching import watch_document
+
+    return watch_document(reading)
+
+
+def _require_jinja() -> None:
     try:
         import jinja2  # noqa: F401 - imported here, so that the message says what to install
     except ImportError as error:
         raise ImportError("the report needs jinja2; install it with: pip install 'gbpl[cli]'") from error
-    from gbpl.report.page import document
-
-    return document(summary)

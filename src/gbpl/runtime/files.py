@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["check_folder", "check_target", "placed", "replacing", "together", "write_text", "writing"]
+__all__ = ["check_folder", "check_target", "placed", "replacing", "together", "write_durably", "write_text", "writing"]
 
 PREFIX = ".gbpl-"  # of what is not finished
 UNWRITTEN = "cannot be written"
@@ -80,6 +80,27 @@ def _mask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a text file so that a kill or a power cut at any moment leaves the old one or the new one, whole.
+
+    The temporary file has one name, so that many kills leave one behind, which the next call replaces.
+    """
+    target = check_target(path)
+    new = target.with_name(f"{PREFIX}{target.name}")
+    with writing(path):
+        with new.open("wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, target)
+        if hasattr(os, "O_DIRECTORY"):  # the name is in the folder, which is flushed too where the system can
+            folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
 
 def write_text(path: Path, text: str) -> None:

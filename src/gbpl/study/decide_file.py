@@ -26,7 +26,7 @@ from gbpl.tables.write import open_writer
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["Decided", "decide_dataset", "decide_file"]
+__all__ = ["Decided", "decide_dataset", "decide_file", "needed_columns", "number_column"]
 
 ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
 BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
@@ -86,7 +86,7 @@ def decide_file(
     """
     if check_engine(engine) != "local":
         return _decide_pieces(policy, data, out, keep, defer, progress, engine)
-    needed, kinds = _needed(policy)
+    needed, kinds = needed_columns(policy)
     columns = list(dict.fromkeys([*needed, *keep]))
     writer = open_writer(out, inputs=[data])
     with open_batches(data, columns=columns, kinds=kinds, rows=ROWS, encoding=encoding, delimiter=delimiter) as batches:
@@ -105,7 +105,7 @@ def _nothing(policy: SavedPolicy) -> Decided:
     return Decided(taken=Counter({label: 0 for label in policy.actions_.tolist()}))
 
 
-def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
+def needed_columns(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     """Columns that the policy uses, and their kinds."""
     if policy.encoder is not None:
         return policy.encoder.columns, policy.encoder.arrow_types()
@@ -118,7 +118,7 @@ def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     return names.tolist(), {name: "number" for name in names}
 
 
-def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]:
+def number_column(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]:
     """A column for a policy without an encoder, which takes neither text nor missing values."""
     values = column(batch, name)
     if values.dtype.kind not in "biuf":
@@ -138,7 +138,7 @@ def _decided(
 ) -> dict[str, Any]:
     """The columns to write for a batch; `totals` grows by it."""
     if policy.encoder is None:
-        x: Any = np.column_stack([_numbers(batch, name, totals.rows) for name in needed])
+        x: Any = np.column_stack([number_column(batch, name, totals.rows) for name in needed])
     else:
         x, counts = policy.encoder.apply(batch, first_row=totals.rows)
         totals.counts.update(counts)
@@ -234,7 +234,7 @@ def _decide_pieces(
     check_folder(out)
     if out.is_dir() and any(out.iterdir()):
         raise TableError(f"{out} has files in it; decisions of a cluster go to a folder of their own: name a new one")
-    needed, _ = _needed(policy)
+    needed, _ = needed_columns(policy)
     files = _parquet_files(data, list(dict.fromkeys([*needed, *keep])), keep)
     pieces, total, done = _pieces(files), sum(files.values()), 0
     parts: dict[int, Decided] = {}
@@ -256,7 +256,7 @@ def _decide_pieces(
 def _decide_piece(
     piece: _Piece, *, policy: SavedPolicy, keep: Sequence[str], defer: float | None, rows: int, folder: Path
 ) -> Decided:
-    needed, _ = _needed(policy)
+    needed, _ = needed_columns(policy)
     totals, first = _nothing(policy), piece.before + piece.start
     totals.rows = first
     with open_writer(folder / piece.out) as writer:
@@ -276,7 +276,7 @@ def decide_dataset(policy: SavedPolicy, dataset: Any, *, keep: Sequence[str] = (
     >>> decide_dataset(gbpl.load("policy.gbpl"), people, keep=["id"]).write_parquet("s3://trial/decisions")
     ... # doctest: +SKIP
     """
-    needed, _ = _needed(policy)
+    needed, _ = needed_columns(policy)
     require_columns([*needed, *keep], dataset.columns(), "the dataset")
     decide = partial(_decided_table, policy=policy, needed=needed, keep=keep, defer=defer)
     return dataset.map_batches(decide, batch_format="pyarrow", batch_size=ROWS)
