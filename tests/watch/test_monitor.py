@@ -77,13 +77,13 @@ def test_a_policy_that_gains_is_promoted_and_rolled_back_once_it_loses(policy):
     assert reading.verdict == "promote"
     assert 0 < reading.verdict_row < 4000
     assert reading.gain.lower > 0.0
-    assert "Promote: row" in str(reading)
+    assert "Promote: at row" in str(reading)
     table, outcome, action, propensity = log(4000, gain=-0.3, seed=2)
     reading = monitor.update(table, outcome, action=action, propensity=propensity)
     assert reading.verdict == "roll back"
     assert 4000 < reading.verdict_row < 8000
     assert reading.gain.estimate == pytest.approx(0.0, abs=0.05)  # over all rows it is even
-    assert f"promoted at row {reading.promoted_row:,}, has begun to lose" in reading.sentence()
+    assert f"promoted at row {reading.promoted_row:,}, had begun to lose" in reading.sentence()
 
 
 def test_a_policy_that_loses_is_rolled_back_and_one_that_does_neither_is_watched(policy):

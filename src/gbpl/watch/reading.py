@@ -89,16 +89,16 @@ class Reading:
         """The verdict in one sentence, with its numbers."""
         over, places = f"over {self.baseline}", decimal_places((self.gain.upper - self.gain.lower) / 4.0)
         low, high = (number(end, places) for end in (self.gain.lower, self.gain.upper))
-        numbers = f"{low} to {high} per row {over} ({self.rows:,} rows)"
+        now = f"at row {self.rows:,} the gain {over} is {low} to {high} per row"
         if self.verdict == PROMOTE:
-            return f"Promote: row {self.verdict_row:,} showed that the policy gains {over}; by now it gains {numbers}."
+            return f"Promote: at row {self.verdict_row:,} the lower bound of the gain passed zero; {now}."
         if self.verdict == KEEP_WATCHING:
-            return f"Keep watching: the gain is {numbers}, which does not yet settle its sign."
+            return f"Keep watching: {now}, which does not settle its sign."
         if self.promoted_row is None:
-            return f"Roll back: row {self.verdict_row:,} showed that the policy loses {over}; its gain is {numbers}."
+            return f"Roll back: at row {self.verdict_row:,} the upper bound of the gain fell below zero; {now}."
         return (
-            f"Roll back: row {self.verdict_row:,} showed that the policy, promoted at row {self.promoted_row:,}, has "
-            f"begun to lose {over}; over all rows its gain is {numbers}."
+            f"Roll back: by row {self.verdict_row:,} the policy, promoted at row {self.promoted_row:,}, had begun to "
+            f"lose; {now}, on average over all rows."
         )
 
     def to_dict(self) -> dict[str, Any]:
