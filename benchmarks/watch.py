@@ -17,7 +17,10 @@ wealth is computed here by products, row by row, and compared with the library's
 `detection`: two actions, even log, gain of +0.1, 0 or -0.1 standard deviations of the outcome on average. `watch` has
 the shares of the budget that version 1 of a policy has at failure probability 0.05; `watch, all of it` spends 0.025 on
 each side. Normal tests see the same centred values: at each of 20 equally spaced looks with Bonferroni's correction, at
-the last row alone, and at every row from 100 on without any correction. Two-sided, 0.05.
+the last row alone, and at every row from 100 on without any correction. Two-sided, 0.05. "Later" are policies that were
+promoted at row 0, gain 0.2 standard deviations for half of the rows and then lose as much (rows are counted from the
+change), or gain nothing all along: these at their share of the budget, and at 0.05, where at most 0.05 may be rolled
+back.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ from scipy.integrate import quad
 from scipy.stats import lognorm, norm, t
 
 from gbpl.certificates.betting import Wealth
-from gbpl.watch.budget import GAIN, version_budget
+from gbpl.watch.budget import GAIN, LATER, version_budget
+from gbpl.watch.losses import Losses
 from gbpl.watch.values import row_values, slack_for
 
 KINDS: dict[str, tuple[tuple[float, float], Any]] = {  # range, and the distribution of an outcome with centre m
@@ -171,6 +175,23 @@ def detection(streams: int, rows: int, seed: int) -> None:
                 _print_times(f"{gain:+.1f} sd", name, *times)
 
 
+def later(streams: int, rows: int, seed: int) -> None:
+    slack = slack_for(0.25)
+    print("\nlater: share rolled back after promotion, and quartiles of the rows from the change until then")
+    for kind in ("0/1", "normal", "skewed"):
+        for name, gains in (("gains, then loses", (0.2, -0.2)), ("gains nothing", (0.0, 0.0))):
+            rng = np.random.default_rng(seed)
+            parts = [_two_actions(rng, kind, gain, (streams, rows // 2)) for gain in gains]
+            lines = np.concatenate([lines_of(part, np.array([1]), slack)[3] for part in parts], axis=1)
+            for level in (LATER * version_budget(0.05, 1), 0.05):
+                found = [Losses.start(1.0 + slack).add(line, level)[1] for line in lines]
+                before = np.mean([0 < row <= rows // 2 for row in found])
+                hits = [row for row in found if row > rows // 2]
+                delay = "/".join(f"{q - rows // 2:.0f}" for q in np.quantile(hits, [0.25, 0.5, 0.75])) if hits else "-"
+                print(f"  {kind:<8}{name:<19}at {level:.4f}: in the first half {before:.3f}, in the second "
+                      f"{len(hits) / streams:.3f} {delay}", flush=True)  # fmt: skip
+
+
 def _two_actions(rng: np.random.Generator, kind: str, gain: float, shape: tuple[int, int]) -> dict[str, np.ndarray]:
     """An even log in which the second action gains that many standard deviations."""
     action, low = rng.integers(0, 2, shape), 0.35 if kind == "0/1" else 0.0
@@ -279,5 +300,6 @@ if __name__ == "__main__":
         violations(asked.streams or 1000, asked.rows or 5000, asked.seed)
     elif asked.study == "detection":
         detection(asked.streams or 500, asked.rows or 20_000, asked.seed)
+        later(asked.streams or 500, asked.rows or 20_000, asked.seed)
     else:
         kills(asked.rows or 100_000, asked.kills, asked.seed)

@@ -587,7 +587,8 @@ def watched() -> dict[str, Any]:
     label = "<script>window.__hacked = 1</script>"
     action = {"share": 0.5, "share_learned": 0.4, "share_taken": 0.5, "gain": 0.1, "expected_gain": None}
     return {
-        "policy": label, "outcome": label, "baseline": label, "rows": 10_000, "version": 2, "verdict": "roll back",
+        "policy": label, "outcome": label, "baseline": label, "rows": 10_000, "version": 2,
+        "verdict": "roll back", "promoted_row": 120, "verdict_row": 4321,
         "sentence": f"Roll back: over {label}.", "alarms": [f"these have moved: {label}"], "history": history,
         "value": {"lower": 0.28, "estimate": 0.3, "upper": 0.32}, "surplus": None,
         "gain": {"lower": -0.07, "estimate": -0.05, "upper": -0.03},

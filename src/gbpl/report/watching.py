@@ -34,8 +34,8 @@ def watch_document(reading: Mapping[str, Any]) -> str:
         sure=percent(1.0 - reading["failure_probability"]),
         budget=percent(reading["version_budget"]),
         charts=[
-            _chart(reading["history"], 4, f"gain over {reading['baseline']}, per row", zero=True),
-            _chart(reading["history"], 1, "value, per row", zero=False),
+            _chart(reading["history"], 4, f"gain over {reading['baseline']}, per row", _verdicts(reading), zero=True),
+            _chart(reading["history"], 1, "value, per row"),
         ],
         actions=_actions(reading["by_action"], places),
         drift=_drift(reading["drift"]),
@@ -52,7 +52,13 @@ def _written(bounds: Mapping[str, float], places: int | None) -> dict[str, str]:
     return {name: number(bounds[name], places) for name in ("lower", "estimate", "upper")}
 
 
-def _chart(history: Sequence[Sequence[float]], first: int, label: str, *, zero: bool) -> Tag | None:
+def _verdicts(reading: Mapping[str, Any]) -> list[int]:
+    return [row for row in dict.fromkeys([reading["promoted_row"], reading["verdict_row"]]) if row is not None]
+
+
+def _chart(
+    history: Sequence[Sequence[float]], first: int, label: str, verdicts: Sequence[int] = (), *, zero: bool = False
+) -> Tag | None:
     """Lower bound, estimate and upper bound by the number of rows, on a logarithmic scale."""
     points = [(row[0], *row[first : first + 3]) for row in history if row[0] >= 10.0]
     if len(points) < 2:
@@ -74,6 +80,7 @@ def _chart(history: Sequence[Sequence[float]], first: int, label: str, *, zero: 
     marks: list[Child] = [left, drawing, axis_below(across, TALL, grid=False)]
     if zero:
         marks.append(segment("0", up.down(0.0, TALL), "100%", up.down(0.0, TALL), "diagonal"))
+    marks += [segment(across.across(row), 0.0, across.across(row), TALL, "threshold") for row in verdicts]
     marks.append(text("rows →", "100%", TALL + 34.0, anchor="end", class_="tick"))
     last = points[-1]
     said = f"{label} after {count(last[0])} rows: {number(last[1])} to {number(last[3])}, estimate {number(last[2])}."
