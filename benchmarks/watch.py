@@ -3,6 +3,7 @@
     python benchmarks/watch.py violations   1,000 streams of 5,000 rows per design: bounds wrong at any row
     python benchmarks/watch.py detection    rows until promote and roll back, beside tests of normal theory
     python benchmarks/watch.py kills        gbpl watch killed at random moments, against a run that was left alone
+    python benchmarks/watch.py hillstrom    a policy learned from 4,000 customers, watched on the other 60,000
 
 `violations`: a row is of one of two kinds, outcomes are normal (cut at 5 standard deviations), 0/1, heavy-tailed (t
 with 2.5 degrees of freedom, cut at 20) or skewed (log-normal, cut at 20); 2 and 5 actions; logs are even, uneven (0.05
@@ -21,6 +22,8 @@ the last row alone, and at every row from 100 on without any correction. Two-sid
 promoted at row 0, gain 0.2 standard deviations for half of the rows and then lose as much (rows are counted from the
 change), or gain nothing all along: these at their share of the budget, and at 0.05, where at most 0.05 may be rolled
 back.
+
+`hillstrom`: e-mails and visits (../shared/data), rows in random order, `gbpl.learn` as it is, gains over no e-mail.
 """
 
 from __future__ import annotations
@@ -281,6 +284,26 @@ def kills(rows: int, least: int, seed: int) -> None:
         print("every round ended with the state of the run left alone, byte for byte")
 
 
+def hillstrom(seed: int) -> None:
+    import pandas as pd
+
+    import gbpl
+
+    data = pd.read_csv(Path(__file__).resolve().parents[2] / "shared" / "data" / "hillstrom.csv.gz")
+    features = ["recency", "history", "mens", "womens", "zip_code", "newbie", "channel"]
+    data = data.sample(frac=1.0, random_state=seed).reset_index(drop=True)[[*features, "segment", "visit"]]
+    even = {"Mens E-Mail": 1 / 3, "Womens E-Mail": 1 / 3, "No E-Mail": 1 / 3}
+    roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": even, "default": "No E-Mail"}
+    monitor = gbpl.learn(data[:4000], seed=seed, **roles).policy.monitor(outcome_range=(0, 1))
+    for first in range(4000, len(data), 1000):
+        rows = data[first : first + 1000]
+        reading = monitor.update(rows, rows["visit"], action=rows["segment"], propensity=even)
+        if reading.rows in (1000, 3000, 10_000, 30_000, 60_000):
+            low, middle, high = reading.gain
+            print(f"{reading.rows:>6} rows: gain {middle:.4f}, {low:.4f} to {high:.4f}; {reading.verdict}", flush=True)
+    print(reading)
+
+
 def counted(state: Path) -> int:
     """Rows in a state."""
     if not state.exists():
@@ -290,7 +313,7 @@ def counted(state: Path) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["violations", "detection", "kills"])
+    parser.add_argument("study", choices=["violations", "detection", "kills", "hillstrom"])
     parser.add_argument("--streams", type=int)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--kills", type=int, default=30)
@@ -301,5 +324,7 @@ if __name__ == "__main__":
     elif asked.study == "detection":
         detection(asked.streams or 500, asked.rows or 20_000, asked.seed)
         later(asked.streams or 500, asked.rows or 20_000, asked.seed)
+    elif asked.study == "hillstrom":
+        hillstrom(asked.seed)
     else:
         kills(asked.rows or 100_000, asked.kills, asked.seed)

@@ -116,7 +116,7 @@ def ever_above(values, mean, failure_probability, bets=None):
 
 @pytest.mark.parametrize("kind", ["weighted", "skewed"])
 def test_violations_at_any_time_stay_below_their_level_and_a_broken_level_is_found(kind):
-    rng, streams, rows = np.random.default_rng(4), 800, 600
+    rng, streams, rows = np.random.default_rng(4), 500, 400
     if kind == "weighted":  # 0/1 outcomes over propensities of 0.2
         values, mean = 5.0 * (rng.random((streams, rows)) < 0.2) * (rng.random((streams, rows)) < 0.4), 0.4
     else:

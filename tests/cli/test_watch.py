@@ -65,11 +65,11 @@ def test_the_exit_code_is_the_verdict(tmp_path, capsys, policy, gain, code, verd
 
 
 def test_a_growing_file_in_either_format_ends_where_one_run_does(tmp_path, capsys, policy):
-    rows = table(9000, 0.05, seed=1)
+    rows = table(5000, 0.05, seed=1)
     readings = []
     for suffix in (".csv", ".parquet"):
         log, state = tmp_path / f"log{suffix}", tmp_path / f"state{suffix}.json"
-        for size in (10, 4100, 9000, 9000):
+        for size in (10, 4100, 5000, 5000):
             write(log, first(rows, size))
             done = run(capsys, "watch", policy, log, *RANGE, "--state", state, "--json")
             assert json.loads(done.out)["rows"] == size
@@ -94,23 +94,23 @@ def test_propensities_of_each_action_say_the_same_as_that_of_the_action_taken(tm
 
 
 def test_rows_are_not_counted_twice_and_changed_files_are_refused_by_name(tmp_path, capsys, policy):
-    rows, state = table(5000), tmp_path / "policy.watch.json"
+    rows, state = table(1200), tmp_path / "policy.watch.json"
     log = write(tmp_path / "log.parquet", rows)
     run(capsys, "watch", policy, log, *RANGE)
     before = state.read_bytes()
-    copy = run(capsys, "watch", policy, write(tmp_path / "copy.csv", first(rows, 4000)))
+    copy = run(capsys, "watch", policy, write(tmp_path / "copy.csv", first(rows, 1000)))
     assert (copy.code, "copy.csv begins with the rows of log.parquet" in copy.words) == (2, True)
-    for name, change in (("sale", 0.5), ("chance", 0.3), ("arm", "treat" if rows["arm"][4321] == "none" else "none")):
-        other = {**rows, name: np.where(np.arange(5000) == 4321, change, rows[name])}
+    for name, change in (("sale", 0.5), ("chance", 0.3), ("arm", "treat" if rows["arm"][1111] == "none" else "none")):
+        other = {**rows, name: np.where(np.arange(1200) == 1111, change, rows[name])}
         done = run(capsys, "watch", policy, write(log, other))
         assert done.code == 2
-        assert "log.parquet has changed: its first 5,000 rows are not those that were counted" in done.words
-    shorter = run(capsys, "watch", policy, write(log, first(rows, 4990)))
-    assert "log.parquet has 4,990 rows, and 5,000 of it were counted" in shorter.words
+        assert "log.parquet has changed: its first 1,200 rows are not those that were counted" in done.words
+    shorter = run(capsys, "watch", policy, write(log, first(rows, 1190)))
+    assert "log.parquet has 1,190 rows, and 1,200 of it were counted" in shorter.words
     assert state.read_bytes() == before
     bad = {**rows, "sale": np.append(rows["sale"][:-1], 7.0)}
     fresh = run(capsys, "watch", policy, write(tmp_path / "bad.parquet", bad), *RANGE, "--state", tmp_path / "new.json")
-    assert "outcome is 7 in row 4999, outside its range 0 to 1" in fresh.words
+    assert "outcome is 7 in row 1199, outside its range 0 to 1" in fresh.words
 
 
 def test_what_is_wrong_with_a_state_is_said(tmp_path, capsys, policy):
@@ -157,11 +157,11 @@ def test_the_page_says_what_the_command_says(tmp_path, capsys, policy):
 
 
 def test_killed_at_random_moments_it_goes_on_to_the_same_numbers(tmp_path, capsys, policy):
-    log = write(tmp_path / "log.parquet", table(60_000, 0.01, seed=2))
+    log = write(tmp_path / "log.parquet", table(30_000, 0.01, seed=2))
     alone, killed = tmp_path / "alone.json", tmp_path / "killed.json"
     run(capsys, "watch", policy, log, *RANGE, "--state", alone)
     rng, kills = np.random.default_rng(), []
-    while len(kills) < 3:
+    while len(kills) < 2:
         process = subprocess.Popen(command("watch", policy, log, *RANGE, "--state", killed), stdout=subprocess.DEVNULL)
         before = counted(killed)
         while process.poll() is None and counted(killed) <= before:
@@ -176,4 +176,4 @@ def test_killed_at_random_moments_it_goes_on_to_the_same_numbers(tmp_path, capsy
     done = run(capsys, "watch", policy, log, *RANGE, "--state", killed)
     assert done.code in (0, 3, 4)
     assert killed.read_bytes() == alone.read_bytes()
-    assert counted(killed) == 60_000
+    assert counted(killed) == 30_000

@@ -152,20 +152,20 @@ def test_drift_is_found_in_the_feature_that_moved_alone(policy):
 
 def test_drift_rarely_cries_wolf_at_the_edge_of_its_limits_and_a_wrong_constant_is_found(monkeypatch):
     rng = np.random.default_rng(9)
-    z = np.where(rng.random((300, 1000)) < 0.02, 7.0, 0.0) + 0.06  # mean 0.2 in bursts, mean square 1
+    z = np.where(rng.random((200, 1000)) < 0.02, 7.0, 0.0) + 0.06  # mean 0.2 in bursts, mean square 1
 
     def found():
         moved = 0
         for stream in z:
             drift = Drift.start(1)
-            for part in np.split(stream, 10):
+            for part in np.split(stream, 5):
                 drift.add(part[:, None])
                 drift.look(0.1)
             moved += bool(drift.moved)
         assert drift.shifts()[0] == pytest.approx(0.2, abs=0.15)
-        return moved / 300
+        return moved / 200
 
-    limit = 0.1 + 3.0 * math.sqrt(0.1 * 0.9 / 300)
+    limit = 0.1 + 3.0 * math.sqrt(0.1 * 0.9 / 200)
     assert found() <= limit
     monkeypatch.setattr("gbpl.watch.drift.NULL", np.array([10.0, 10.0, 0.5])[:, None])  # no tolerance at all
     assert found() > limit
@@ -187,8 +187,8 @@ def test_losses_are_the_sum_of_gamblers_who_begin_at_different_rows(monkeypatch)
 
 
 def test_losses_rarely_cry_wolf_and_a_wrong_constant_is_found():
-    rng, limit = np.random.default_rng(11), 0.1 + 3.0 * math.sqrt(0.1 * 0.9 / 400)
-    values = 4.0 * (rng.random((400, 600)) < 0.25)
+    rng, limit = np.random.default_rng(11), 0.1 + 3.0 * math.sqrt(0.1 * 0.9 / 300)
+    values = 4.0 * (rng.random((300, 600)) < 0.25)
     assert np.mean([Losses.start(1.0).add(stream, 0.1)[1] > 0 for stream in values]) <= limit
     assert np.mean([Losses.start(0.8).add(stream, 0.1)[1] > 0 for stream in values]) > limit
 

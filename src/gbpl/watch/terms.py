@@ -46,15 +46,16 @@ class Terms:
     def of(cls, policy: Any, *, outcome_range: Any, baseline: Any, **given: Any) -> Self:
         """Terms for a policy; None stands for what it was learned with, or for the default."""
         actions = policy.actions_.tolist()
-        known = _known_range(policy) if outcome_range is None else outcome_range
-        if known is None or isinstance(known, str) or not isinstance(known, Sequence) or len(known) != 2:
+        try:
+            low, high = map(float, _known_range(policy) if outcome_range is None else outcome_range)
+        except (TypeError, ValueError):
             raise ValueError(
                 f"outcome_range must be the lowest and the highest value an outcome can take, known without the data, "
                 f"got {outcome_range!r}; for yes and no it is (0, 1)"
-            )
+            ) from None
         return cls(
             actions=tuple(actions),
-            outcome_range=(float(known[0]), float(known[1])),
+            outcome_range=(low, high),
             baseline=_baseline(baseline, actions, policy.rule.default),
             failure_probability=_or(given["failure_probability"], FAILURE_PROBABILITY),
             least_propensity=_or(given["least_propensity"], 0.5 / len(actions)),
