@@ -2,6 +2,7 @@
 
     python benchmarks/watch.py violations   1,000 streams of 5,000 rows per design: bounds wrong at any row
     python benchmarks/watch.py detection    rows until promote and roll back, beside tests of normal theory
+    python benchmarks/watch.py widths       how far the lower bound of the gain is below its estimate, even log
     python benchmarks/watch.py kills        gbpl watch killed at random moments, against a run that was left alone
     python benchmarks/watch.py hillstrom    a policy learned from 4,000 customers, watched on the other 60,000
 
@@ -178,6 +179,19 @@ def detection(streams: int, rows: int, seed: int) -> None:
                 _print_times(f"{gain:+.1f} sd", name, *times)
 
 
+def widths(streams: int, seed: int) -> None:
+    print(f"standard errors from estimate to bound at 0.025 by least_propensity; {streams} streams, seed {seed}")
+    print(f"{'outcome':<13}{'rows':>7}" + "".join(f"{least:>7}" for least in (0.1, 0.25, 0.5)))
+    for kind in KINDS:
+        for rows in (1000, 5000, 20_000):
+            told = []
+            for slack in map(slack_for, (0.1, 0.25, 0.5)):
+                line = lines_of(stream(kind, 2, "even", streams, rows, seed), np.array(GIVEN[2]), slack)[2]
+                below = line.mean(axis=1) - Wealth.start(streams=(streams,)).add(line).lower(0.025)
+                told.append(np.mean(below / line.std(axis=1) * np.sqrt(rows)))
+            print(f"{kind:<13}{rows:>7}" + "".join(f"{width:>7.2f}" for width in told), flush=True)
+
+
 def later(streams: int, rows: int, seed: int) -> None:
     slack = slack_for(0.25)
     print("\nlater: share rolled back after promotion, and quartiles of the rows from the change until then")
@@ -313,7 +327,7 @@ def counted(state: Path) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("study", choices=["violations", "detection", "kills", "hillstrom"])
+    parser.add_argument("study", choices=["violations", "detection", "widths", "kills", "hillstrom"])
     parser.add_argument("--streams", type=int)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--kills", type=int, default=30)
@@ -324,6 +338,8 @@ if __name__ == "__main__":
     elif asked.study == "detection":
         detection(asked.streams or 500, asked.rows or 20_000, asked.seed)
         later(asked.streams or 500, asked.rows or 20_000, asked.seed)
+    elif asked.study == "widths":
+        widths(asked.streams or 20, asked.seed)
     elif asked.study == "hillstrom":
         hillstrom(asked.seed)
     else:

@@ -93,6 +93,14 @@ def test_propensities_of_each_action_say_the_same_as_that_of_the_action_taken(tm
     assert json.loads(one.out)["gain"]["lower"] == pytest.approx(json.loads(two.out)["gain"]["lower"], abs=1e-9)
 
 
+def test_constant_propensities_say_how_small_they_can_be(tmp_path, capsys, policy):
+    log = write(tmp_path / "log.csv", table(50))
+    for given, least in ((("0.3",), 0.3), (("none=0.6", "treat=0.4"), 0.4), (("chance",), 0.25)):
+        state = tmp_path / f"{len(given)}{given[0]}.json"
+        run(capsys, "watch", policy, log, *RANGE, "--state", state, "--propensity", *given)
+        assert state_of(state)["monitor"]["terms"]["least_propensity"] == pytest.approx(least)
+
+
 def test_rows_are_not_counted_twice_and_changed_files_are_refused_by_name(tmp_path, capsys, policy):
     rows, state = table(1200), tmp_path / "policy.watch.json"
     log = write(tmp_path / "log.parquet", rows)

@@ -80,7 +80,8 @@ def watch(
         float | None,
         typer.Option(
             metavar="P",
-            help="Below this, bounds are less sharp; 1 over twice the number of actions if not given.",
+            help="Below this, bounds are less sharp; if not given, the least of constant propensities, or 1 over twice "
+            "the number of actions.",
             rich_help_panel=PROMISE,
         ),
     ] = None,

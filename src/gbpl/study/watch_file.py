@@ -61,6 +61,14 @@ class LogColumns:
         )
 
     @property
+    def least(self) -> float | None:
+        """The smallest propensity, where all of them are known before the first row."""
+        given = self.propensity
+        if isinstance(given, Mapping):
+            return None if self.chances else min(float(chance) for chance in given.values())
+        return None if given is None or isinstance(given, str) else min(given, 1.0 - given)
+
+    @property
     def chances(self) -> list[str]:
         """Columns with propensities."""
         given = self.propensity
@@ -98,11 +106,14 @@ def watch_files(
     """Take the rows of log files that are not yet counted, file by file, and say how things stand.
 
     `state` is the file that keeps what is known; one that does not exist begins the life of a policy with the `terms`
-    of `policy.monitor`. With `refit` the policy takes the place of the one watched so far.
+    of `policy.monitor` (by default, `least_propensity` is that of constant propensities). With `refit` the policy takes
+    the place of the one watched so far.
     """
     names = [path.name for path in data]
     if len(set(names)) < len(names):
         raise TableError(f"two files have the name {next(n for n in names if names.count(n) > 1)!r}; rename one")
+    if not state.exists() and terms.get("least_propensity") is None:
+        terms["least_propensity"] = columns.least
     saved = SavedWatch.open(state, policy, refit, terms)
     for path in data:
         _watch_file(saved, path, columns, encoding, delimiter, progress)
