@@ -93,19 +93,30 @@ def test_the_upper_bound_is_the_lower_one_turned_round():
     assert low < values.mean() < high
 
 
+def test_a_crossing_is_the_first_row_at_which_the_bound_passes_the_mean(monkeypatch):
+    rng = np.random.default_rng(7)
+    before, values = rng.random((2, 30)), np.stack([rng.random(300), 0.4 * rng.random(300)])
+    state, levels = Wealth.start(streams=(2,)).add(before), np.array([0.05, 0.2])
+    first = [0, 0]
+    for row in range(300):
+        over = state.add(values[:, : row + 1]).lower(levels) > 0.35
+        first = [found or (row + 1 if now else 0) for found, now in zip(first, over, strict=True)]
+    assert first[0] > 0
+    assert first[1] == 0
+    np.testing.assert_array_equal(state.crossing(values, 0.35, levels), first)
+    monkeypatch.setattr("gbpl.certificates.betting.BLOCK", 500)
+    np.testing.assert_array_equal(state.crossing(values, 0.35, levels), first)
+
+
 def ever_above(values, mean, failure_probability, bets=None):
     """Share of streams whose bound is above the mean at some row: the wealth there has passed its threshold."""
-    wealth = Wealth.start(bets, streams=(len(values),))
-    above = np.zeros(len(values), bool)
-    for row in range(values.shape[1]):
-        wealth = wealth.add(values[:, row : row + 1])
-        above |= wealth.log_wealth(mean) >= -math.log(failure_probability)
-    return above.mean()
+    crossed = Wealth.start(bets, streams=(len(values),)).crossing(values, mean, failure_probability)
+    return np.mean(crossed > 0)
 
 
 @pytest.mark.parametrize("kind", ["weighted", "skewed"])
 def test_violations_at_any_time_stay_below_their_level_and_a_broken_level_is_found(kind):
-    rng, streams, rows = np.random.default_rng(4), 800, 600
+    rng, streams, rows = np.random.default_rng(4), 500, 400
     if kind == "weighted":  # 0/1 outcomes over propensities of 0.2
         values, mean = 5.0 * (rng.random((streams, rows)) < 0.2) * (rng.random((streams, rows)) < 0.4), 0.4
     else:

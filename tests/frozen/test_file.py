@@ -482,6 +482,8 @@ def test_loading_and_deciding_import_neither_jax_nor_scipy(which, request):
         import gbpl
         policy = gbpl.load({str(file)!r})
         decided = policy.decide(np.zeros((5, 4)))
+        monitor = policy.monitor(outcome_range=(0, 1), least_propensity=0.3)
+        monitor.update(np.zeros((5, 4)), np.zeros(5), action=decided.action, propensity=1 / len(policy.actions_))
         heavy = [name for name in ("jax", "sklearn", "scipy", "pandas", "pyarrow", "optax") if name in sys.modules]
         print(heavy, len(decided), decided.action[0])
     """
@@ -546,6 +548,16 @@ def test_a_policy_without_rows_saves_without_draws(tmp_path):
 
 
 # -- many rows, one row, several threads ------------------------------------------------------------------------------
+
+
+def test_an_estimator_is_watched_as_its_file_is(file):
+    saved, net = gbpl.load(file), fitted("three")
+    assert net.frozen(draws=0).fingerprint() == saved.fingerprint()  # draws decide nothing
+    x = np.random.default_rng(0).normal(size=(30, saved.n_features_in_))
+    rows = {"outcome": np.full(30, 0.5), "action": saved.actions_[[0] * 30], "propensity": 1.0 / 3.0}
+    one, other = (policy.monitor(outcome_range=(0.0, 1.0)).update(x, **rows) for policy in (net, saved))
+    assert one.to_dict() == other.to_dict()
+    assert one.rows == 30
 
 
 def test_a_row_is_decided_the_same_alone_and_among_others(file):

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.report import EXAMPLES, HOSTILE, PROBABILITIES, ten_actions, three_actions, two_actions
+from support.report import EXAMPLES, HOSTILE, PROBABILITIES, ten_actions, three_actions, two_actions, watched
 
-from gbpl.report import numbers, render
+from gbpl.report import numbers, render, render_watch
 from gbpl.report.advice import advice
 from gbpl.report.reading import read
 
@@ -60,6 +60,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     paths = {name: folder / f"{name}.html" for name in EXAMPLES}
     for name, path in paths.items():
         path.write_text(render(EXAMPLES[name]()), encoding="utf-8")
+    paths["watched"] = folder / "watched.html"
+    paths["watched"].write_text(render_watch(watched()), encoding="utf-8")
     return paths
 
 
@@ -531,6 +533,19 @@ def test_axe(visit: Opener, name: str, viewport: dict[str, int], scheme: str) ->
         page.locator("#cost-0").fill("1")  # the notice is judged too
     response = Axe().run(page).response
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in response["violations"]] == []
+
+
+@pytest.mark.parametrize("viewport", [DESK, PHONE, {"width": 320, "height": 600}], ids=["desk", "phone", "small"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_watched_policy(visit: Opener, viewport: dict[str, int], scheme: str) -> None:
+    test_no_sideways_scroll(visit, "watched", viewport)
+    test_axe(visit, "watched", viewport, scheme)
+    found = visit("watched", viewport=viewport, color_scheme=scheme)
+    assert (found.errors, found.dialogs, len(found.requests)) == ([], [], 1)
+    assert found.page.evaluate("window.__hacked") is None
+    assert found.page.locator("script").count() == 0
+    assert "<script>window.__hacked = 1</script>" in found.text(".lead")
+    assert found.page.locator("svg.plot").count() == 2
 
 
 def test_colours_stand_out(visit: Opener) -> None:

@@ -170,3 +170,17 @@ def test_what_another_process_is_writing_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / ".gbpl-of-somebody").write_text("z")
     write_text(tmp_path / "a.txt", "x")
     assert sorted(os.listdir(tmp_path)) == [".gbpl-of-somebody", "a.txt", "b.txt"]
+
+
+def test_a_durable_write_leaves_the_old_file_whole_until_the_new_one_is(tmp_path, monkeypatch):
+    file = tmp_path / "state.json"
+    write_text(file, "old")
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    for _ in range(2):
+        with pytest.raises(OSError, match="cannot be written"):
+            write_text(file, "new")
+    assert file.read_text() == "old"
+    monkeypatch.undo()
+    write_text(file, "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]  # what was left behind went with it
+    assert file.read_text() == "new"

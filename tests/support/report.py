@@ -578,3 +578,25 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     maker.__name__: maker
     for maker in (two_actions, three_actions, ten_actions, one_action, tiny, nothing, hostile, many_actions)
 }
+
+
+def watched() -> dict[str, Any]:
+    """What `gbpl watch` hands to its page, with names that would do harm if they were more than text."""
+    history = [[float(n), 0.3 - 2 / n**0.5, 0.3, 0.3 + 2 / n**0.5, 0.05 - 2 / n**0.5, 0.05, 0.05 + 2 / n**0.5]
+               for n in (1, 5, 10, 40, 100, 400, 1000, 4000, 10000)]  # fmt: skip
+    label = "<script>window.__hacked = 1</script>"
+    action = {"share": 0.5, "share_learned": 0.4, "share_taken": 0.5, "gain": 0.1, "expected_gain": None}
+    return {
+        "policy": label, "outcome": label, "baseline": label, "rows": 10_000, "version": 2,
+        "verdict": "roll back", "promoted_row": 120, "verdict_row": 4321,
+        "sentence": f"Roll back: over {label}.", "alarms": [f"these have moved: {label}"], "history": history,
+        "value": {"lower": 0.28, "estimate": 0.3, "upper": 0.32}, "surplus": None,
+        "gain": {"lower": -0.07, "estimate": -0.05, "upper": -0.03},
+        "by_action": [{"action": label, **action}, {"action": "a long name " * 12, **action}],
+        "drift": [{"feature": label, "shift": 0.4, "moved": 1333}, {"feature": "x" * 90, "shift": 0.0, "moved": None}],
+        "limits": {"shift": 0.2, "spread": 2.0}, "outcome_range": [0.0, 1.0], "cut": True, "net_of_cost": True,
+        "ended": [{"version": 1, "policy": "f00d", "rows": 1200, "verdict": "promote"}],
+        "failure_probability": 0.05, "version_budget": 0.0076,
+        "shares": {"gain": [0.35, 0.25], "gain since promotion": 0.1, "value": [0.05, 0.05],
+                   "expected gain": [0.05, 0.05], "drift": 0.1},
+    }  # fmt: skip

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
 __all__ = ["Bets", "Wealth", "interval", "lower_bound", "plug_in_lower_bound"]
 
@@ -129,19 +129,42 @@ class Wealth:
         terms = self.log_stakes - self.n * np.log1p(above[..., None] * np.array(self.bets.sizes))
         return np.logaddexp.reduce(terms + np.log(self.bets.shares), axis=-1)
 
-    def lower(self, failure_probability: float) -> Float[np.ndarray, "..."]:
+    def lower(self, failure_probability: float | Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """A lower bound of the running average of conditional means; it holds at every n at once.
 
         The root m of log W(m) = log(1 / failure_probability), to the last digits and rounded down; `low` where there is
-        none. Bounds of earlier n may be combined (their maximum) only where the mean is known not to change.
+        none. Bounds of earlier n may be combined (their maximum) only where the mean is known not to change. Streams
+        may have failure probabilities of their own.
         """
-        threshold = -math.log(_probability(failure_probability))
+        threshold = _threshold(failure_probability)
         under, over = np.zeros_like(self.total), self.total / max(1, self.n)  # W(mean of the values) <= 1, by Jensen
         for _ in range(BISECTIONS):
             middle = 0.5 * (under + over)
             out = self._log_wealth(middle) >= threshold
             under, over = np.where(out, middle, under), np.where(out, over, middle)
         return self.low + under
+
+    def crossing(
+        self, values: Float[np.ndarray, "... row"], mean: float | Float[np.ndarray, "..."],
+        failure_probability: float | Float[np.ndarray, "..."],
+    ) -> Int[np.ndarray, "..."]:  # fmt: skip
+        """How many of these values it takes until `mean` is ruled out, looking after each of them; 0 if all do not."""
+        threshold, above = _threshold(failure_probability), _above(values, self.low)
+        sizes, lifted = np.array(self.bets.sizes), np.asarray(mean, np.float64) - self.low
+        price = np.log1p(lifted[..., None, None] * sizes)
+        found, state = np.zeros(self.total.shape, np.int64), self
+        step = max(1, BLOCK // max(1, self.log_stakes.size))
+        for first in range(0, above.shape[-1], step):
+            part = above[..., first : first + step]
+            logs = np.concatenate([state.log_stakes[..., None, :], np.log1p(part[..., None] * sizes)], axis=-2)
+            stakes = np.add.accumulate(logs, axis=-2)[..., 1:, :]
+            counts = state.n + np.arange(1, part.shape[-1] + 1)[:, None]
+            wealth = np.logaddexp.reduce(stakes - counts * price + np.log(self.bets.shares), axis=-1)
+            out = wealth >= np.asarray(threshold)[..., None]
+            here = np.where(out.any(axis=-1), first + 1 + out.argmax(axis=-1), 0)
+            found = np.where(found == 0, here, found)
+            state = replace(state, n=state.n + part.shape[-1], log_stakes=stakes[..., -1, :])
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The state as plain numbers, which `from_json` takes back to the last bit."""
@@ -201,7 +224,7 @@ def plug_in_lower_bound(
     horizon = max(1, above.shape[-1]) if horizon is None else horizon
     if not (0.0 < scale < math.inf and horizon >= 1):
         raise ValueError(f"scale must be > 0 and horizon >= 1, got scale={scale}, horizon={horizon}")
-    threshold = -math.log(_probability(failure_probability))
+    threshold = _threshold(failure_probability)
     mean = _before(above, 0.5 * scale)
     variance = _before((above - mean) ** 2, 0.25 * scale**2)
     stake = np.sqrt(2.0 * threshold / (horizon * variance))
@@ -232,7 +255,8 @@ def _above(values: Float[np.ndarray, "... row"], low: float) -> Float[np.ndarray
     return given - low
 
 
-def _probability(failure_probability: float) -> float:
-    if not 0.0 < failure_probability < 1.0:
+def _threshold(failure_probability: float | Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    given = np.asarray(failure_probability, np.float64)
+    if not ((given > 0.0) & (given < 1.0)).all():
         raise ValueError(f"failure_probability must be in (0, 1), got {failure_probability}; try 0.05")
-    return failure_probability
+    return -np.log(given)

@@ -20,6 +20,7 @@ from gbpl.cli.evaluate import compare, evaluate
 from gbpl.cli.fit import fit
 from gbpl.cli.report import report
 from gbpl.cli.reproduce import reproduce
+from gbpl.cli.watch import watch
 from gbpl.version import __version__
 
 __all__ = ["main"]
@@ -38,6 +39,10 @@ EXAMPLES = {
     "decide": ["gbpl decide gbpl-result/policy.gbpl new.csv -o decisions.csv --keep id"],
     "evaluate": ["gbpl evaluate gbpl-result/policy.gbpl next_trial.csv"],
     "compare": ["gbpl compare gbpl-result/policy.gbpl other/policy.gbpl next_trial.csv"],
+    "watch": [
+        "gbpl watch policy.gbpl log.parquet --outcome-range 0 1 --propensity chance --report watch.html",
+        "gbpl watch policy.gbpl log.parquet && ./deploy",
+    ],
     "report": ["gbpl report gbpl-result/policy.gbpl -o report.html"],
     "datasets": ["gbpl datasets", "gbpl datasets nsw -o nsw.csv"],
     "reproduce": ["gbpl reproduce --quick", "gbpl reproduce weak-overlap uci"],
@@ -135,7 +140,7 @@ def _app() -> typer.Typer:
         version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     ) -> None: ...
 
-    for command in (demo, fit, check, decide, evaluate, compare, report, datasets, reproduce):
+    for command in (demo, fit, check, decide, evaluate, compare, watch, report, datasets, reproduce):
         examples = "\n\n".join(f"  {line}" for line in EXAMPLES[command.__name__])
         app.command(cls=_ManyValues, epilog=f"Example:\n\n{examples}", context_settings=SHORT_HELP)(command)
     return app

@@ -43,8 +43,8 @@ from gbpl.runtime.progress import Job, running, time_left
 
 __all__ = [
     "FAULT", "INTERRUPTED", "TERMINATED", "WRONG", "Delimiter", "Encoding", "Json", "Screen", "as_json_text", "guarded",
-    "held", "learning", "print_json", "progress_bar", "ready_streams", "stderr", "stdout", "stop", "table", "verbatim",
-    "warnings_shown",
+    "guarding", "held", "learning", "print_json", "progress_bar", "ready_streams", "stderr", "stdout", "stop", "table",
+    "verbatim", "warnings_shown",
 ]  # fmt: skip
 
 FAULT, WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
@@ -210,29 +210,35 @@ def held() -> Iterator[None]:
         signal.raise_signal(caught)
 
 
-def guarded(command: Callable[Given, None]) -> Callable[Given, None]:
-    """A command whose errors are one message and an exit code."""
+def guarding(left: str) -> Callable[[Callable[Given, None]], Callable[Given, None]]:
+    """A command whose errors are one message and an exit code; `left` says what an interrupted one leaves behind."""
 
-    @functools.wraps(command)
-    def run(*args: Given.args, **options: Given.kwargs) -> None:
-        as_json = bool(options.get("as_json"))
-        try:
-            with _terminable():
-                command(*args, **options)
-                sys.stdout.flush()
-        except KeyboardInterrupt:
-            stop("interrupted; nothing was written", INTERRUPTED, as_json)
-        except _Terminated:
-            stop("terminated; nothing was written", TERMINATED, as_json)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has what it wanted
-            raise SystemExit(0) from None
-        except Exception as error:
-            if os.environ.get("GBPL_TRACEBACK"):
-                traceback.print_exc()
-            stop(*_message_and_code(error), as_json)
+    def guard(command: Callable[Given, None]) -> Callable[Given, None]:
+        @functools.wraps(command)
+        def run(*args: Given.args, **options: Given.kwargs) -> None:
+            as_json = bool(options.get("as_json"))
+            try:
+                with _terminable():
+                    command(*args, **options)
+                    sys.stdout.flush()
+            except KeyboardInterrupt:
+                stop(f"interrupted; {left}", INTERRUPTED, as_json)
+            except _Terminated:
+                stop(f"terminated; {left}", TERMINATED, as_json)
+            except BrokenPipeError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has what it wanted
+                raise SystemExit(0) from None
+            except Exception as error:
+                if os.environ.get("GBPL_TRACEBACK"):
+                    traceback.print_exc()
+                stop(*_message_and_code(error), as_json)
 
-    return run
+        return run
+
+    return guard
+
+
+guarded = guarding("nothing was written")
 
 
 def _message_and_code(error: Exception) -> tuple[str, int]:

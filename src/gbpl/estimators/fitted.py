@@ -32,6 +32,7 @@ from gbpl.surrogates import Surrogate
 from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
 from gbpl.value.gains import Gains, gains_over
 from gbpl.value.sensitivity import GAMMAS, Sensitivity
+from gbpl.watch.monitor import Monitor
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -394,6 +395,10 @@ class FittedPolicy(Policy):
             effect=self.effect_, encoder=getattr(self, "encoder_", None),
             fingerprint=getattr(self, "fingerprint_", None),
         )  # fmt: skip
+
+    def monitor(self, **settings: Any) -> Monitor:
+        """Bounds on the policy's value and gain while data arrive; settings are those of `SavedPolicy.monitor`."""
+        return self.frozen(draws=0).monitor(**settings)
 
     def save(self, path: Any, *, draws: int = 400) -> None:
         """Write the policy to one file: arrays as safetensors, the rest as JSON, no rows and no code.

@@ -24,6 +24,7 @@ from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, policy_arguments
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
 from gbpl.runtime.json import plain
+from gbpl.watch.monitor import Monitor
 
 if TYPE_CHECKING:
     from jaxtyping import Shaped
@@ -64,6 +65,42 @@ class SavedPolicy(NumpyPolicy):
     def to_onnx(self, path: str | Path, *, encoded: bool = False) -> None:
         """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
         to_onnx(self, path, encoded=encoded)
+
+    def fingerprint(self) -> str:
+        """A SHA-256 of what decides and expects: the same for the policy saved with other draws or another summary."""
+        arrays = {f"part{number}/{name}": array for number, part in enumerate(self.parts)
+                  for name, array in _part_arrays(part).items() if not name.startswith("draw")}  # fmt: skip
+        arrays |= {"mean": self.mean, "scale": self.scale}
+        effects, gain = self.effects, self.gain
+        if effects is not None and effects.level is not None:
+            arrays["level"] = effects.level
+        settings = [
+            [_settings(part.form) for part in self.parts], self.squashing, None if effects is None else effects.slope,
+            None if self.columns is None else np.asarray(self.columns).tolist(), None if gain is None else gain.slope,
+            [str(label) for label in self.actions_.tolist()], self.rule.default, list(self.rule.prices),
+            None if self.encoder is None else self.encoder.to_json(),
+        ]  # fmt: skip
+        return _digest(json.dumps(settings), arrays)
+
+    def monitor(
+        self, *, outcome_range: tuple[float, float] | None = None, baseline: Any = None,
+        failure_probability: float | None = None, cut: bool | None = None, least_propensity: float | None = None,
+        cost: Mapping[Any, float] | None = None, state: Mapping[str, Any] | None = None, refit: bool = False,
+    ) -> Monitor:  # fmt: skip
+        """A `Monitor` of the policy while data arrive: bounds that hold at every row, and promote or roll back.
+
+        `outcome_range` is the lowest and highest value an outcome can take, known without the data (that of the
+        certificate, if there is one); outcomes outside are refused, or with `cut` cut at its ends. Gains are over the
+        `baseline`: an action (the default one if None), or "logging", what the log did. `failure_probability` (0.05) is
+        for everything that is ever said of the policy and its refits. `cost` is as in `gbpl.learn`, whose costs are
+        taken if None. `least_propensity`, 1 over twice the number of actions, is where bounds begin to be less sharp.
+        All of this is fixed before the first row. With the `state` of an earlier monitor it goes on from there, also
+        for another policy that takes its place (`refit`).
+        """
+        return Monitor.of(
+            self, state=state, refit=refit, outcome_range=outcome_range, baseline=baseline, cut=cut, cost=cost,
+            failure_probability=failure_probability, least_propensity=least_propensity,
+        )  # fmt: skip
 
     def report(self, path: str | Path | None = None) -> str:
         """The report of the study the policy comes from, one HTML page; written to `path` if there is one."""

@@ -18,6 +18,7 @@ from gbpl.frozen.committee import Committee, Effects, Part
 from gbpl.squashing import simplex_projection
 from gbpl.tables.frames import require_columns
 from gbpl.value.welfare import deterministic
+from gbpl.watch.monitor import Choices
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -183,14 +184,31 @@ class NumpyPolicy:
         self, x: Float[np.ndarray, "row feature"], loss: Float[np.ndarray, "row action"] | None = None
     ) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "row action"] | None, Any]:
         """Column numbers of the actions by the rule, expected gains, and how many draws take each action by it."""
-        prices = self._prices()
-        of_draws = prices
-        if prices is not None and self.effects is None and self.gain is not None and self.gain.slope > 0.0:
-            of_draws = prices / self.gain.slope
+        of_draws = self._prices()
+        if of_draws is not None and self.effects is None and self.gain is not None and self.gain.slope > 0.0:
+            of_draws = of_draws / self.gain.slope
         deviation, taken = self._committee.apply(x, draws=True, prices=of_draws, loss=loss)
-        gain = self._gain(deviation)
-        number = deterministic(deviation) if gain is None or prices is None else priced_action(gain, prices)
-        return number, gain, taken
+        return *self._numbered(deviation), taken
+
+    def _numbered(
+        self, deviation: Float[np.ndarray, "row action"]
+    ) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "row action"] | None]:
+        """Column numbers of the actions by the rule, and expected gains."""
+        gain, prices = self._gain(deviation), self._prices()
+        return deterministic(deviation) if gain is None or prices is None else priced_action(gain, prices), gain
+
+    def choices(self, X: Any) -> Choices:
+        """The actions of `decide` by number, expected gains, and the features that count in units of the fit."""
+        x = self._within_reach(X)
+        number, gain = self._numbered(self._committee.apply(x, draws=False)[0])
+        used = slice(None) if self.columns is None else self.columns
+        return Choices(number, gain, (x[:, used] - self.mean[used]) / self.scale[used])
+
+    def feature_labels(self) -> list[str]:
+        """Names of the features that count, in the order of `choices`."""
+        names = getattr(self, "feature_names_in_", [f"feature {number}" for number in range(len(self.mean))])
+        listed = list(names) if self.encoder is None else self.encoder.names
+        return [str(listed[number]) for number in (range(len(listed)) if self.columns is None else self.columns)]
 
     def review_value(self, X: Any) -> Float[np.ndarray, " row"]:
         """What a person's look at each row is worth at most, in outcome units: the expected loss of the decision.

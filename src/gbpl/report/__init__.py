@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["render"]
+__all__ = ["render", "render_watch"]
 
 
 def render(summary: Mapping[str, Any]) -> str:
@@ -14,10 +14,9 @@ def render(summary: Mapping[str, Any]) -> str:
     The same summary gives the same bytes. Names in the summary are taken as text, whatever they hold. Write the
     document as UTF-8: `path.write_text(render(summary), encoding="utf-8")`.
     """
-    try:
-        import jinja2  # imported here, so that the message says what to install
-    except ImportError as error:
-        raise ImportError("the report needs jinja2; install it with: pip install 'gbpl[cli]'") from error
+    _require_jinja()
+    import jinja2
+
     from gbpl.report.page import document
 
     try:
@@ -31,3 +30,18 @@ def render(summary: Mapping[str, Any]) -> str:
             f"the summary is damaged: its parts do not go together ({type(error).__name__}: {error}); make it again "
             "with gbpl fit or gbpl.learn"
         ) from error
+
+
+def render_watch(reading: Mapping[str, Any]) -> str:
+    """The page of a watched policy (`gbpl.watch.reading.Reading.to_dict`), a document of the same kind."""
+    _require_jinja()
+    from gbpl.report.watching import watch_document
+
+    return watch_document(reading)
+
+
+def _require_jinja() -> None:
+    try:
+        import jinja2  # noqa: F401  imported here, so that the message says what to install
+    except ImportError as error:
+        raise ImportError("the report needs jinja2; install it with: pip install 'gbpl[cli]'") from error

@@ -21,7 +21,7 @@ from gbpl.report.words import GLOSSARY, PATTERNS, TIPS, VERDICTS, rivals
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["document"]
+__all__ = ["Verbatim", "document", "resource", "template"]
 
 SCRIPTS = ("numbers.js", "charts.js", "tables.js", "controls.js")
 SECTIONS: tuple[Callable[[Study], Any], ...] = (
@@ -37,7 +37,7 @@ def document(summary: Mapping[str, Any]) -> str:
     study = read(summary)
     views = {section.__name__: section(study) for section in SECTIONS}
     script = _script()
-    return _template().render(
+    return template("page.html.jinja").render(
         **views,
         study=study,
         summary=study.summary,
@@ -49,15 +49,16 @@ def document(summary: Mapping[str, Any]) -> str:
         tips=TIPS,
         glossary=GLOSSARY,
         number=number,
-        style=_Verbatim(_file("style.css")),
-        script=_Verbatim(script),
+        style=Verbatim(resource("style.css")),
+        script=Verbatim(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
-        figures=_Verbatim(_json(_figures(study, views))),
+        figures=Verbatim(_json(_figures(study, views))),
     )
 
 
 @cache
-def _template() -> jinja2.Template:
+def template(name: str) -> jinja2.Template:
+    """A page to fill in; all that goes in is escaped."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -65,10 +66,10 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters |= {"count": count, "percent": percent, "plain": _plain}
-    return environment.from_string(_file("page.html.jinja"))
+    return environment.from_string(resource(name))
 
 
-class _Verbatim:
+class Verbatim:
     """Our own style and script, and JSON without signs that mean anything in HTML: written as they are."""
 
     def __init__(self, content: str) -> None:
@@ -78,12 +79,13 @@ class _Verbatim:
         return self.content
 
 
-def _file(name: str) -> str:
+def resource(name: str) -> str:
+    """A file of this folder."""
     return files("gbpl.report").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def _script() -> str:
-    body = "\n".join(_file(name) for name in SCRIPTS)
+    body = "\n".join(resource(name) for name in SCRIPTS)
     return f'\n(() => {{\n"use strict";\n{body}}})();\n'
 
 

@@ -27,7 +27,7 @@ from gbpl.tables.write import formulas, open_writer
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Decided", "decide_dataset", "decide_file"]
+__all__ = ["Decided", "decide_dataset", "decide_file", "needed_columns", "number_column"]
 
 ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
 BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
@@ -96,7 +96,7 @@ def decide_file(
         if review is not None:
             raise TableError("review compares all rows of one file, which a cluster does not; use engine='local'")
         return _decide_pieces(policy, data, out, keep, defer, progress, engine)
-    needed, kinds = _needed(policy)
+    needed, kinds = needed_columns(policy)
     columns = list(dict.fromkeys([*needed, *keep]))
     writer = open_writer(out, inputs=[data])
     with open_batches(data, columns=columns, kinds=kinds, rows=ROWS, encoding=encoding, delimiter=delimiter) as batches:
@@ -126,7 +126,7 @@ def _nothing(policy: SavedPolicy) -> Decided:
     return Decided(taken=Counter({label: 0 for label in policy.actions_.tolist()}))
 
 
-def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
+def needed_columns(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     """Columns that the policy uses, and their kinds."""
     if policy.encoder is not None:
         return policy.encoder.columns, policy.encoder.arrow_types()
@@ -139,7 +139,7 @@ def _needed(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     return names.tolist(), {name: "number" for name in names}
 
 
-def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]:
+def number_column(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]:
     """A column for a policy without an encoder, which takes neither text nor missing values."""
     values = column(batch, name)
     if values.dtype.kind not in "biuf":
@@ -157,7 +157,7 @@ def _numbers(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " row"]
 def _features(policy: SavedPolicy, batch: Any, needed: Sequence[str], first_row: int) -> tuple[Any, Any]:
     """The numbers of a batch, and what was filled in."""
     if policy.encoder is None:
-        return np.column_stack([_numbers(batch, name, first_row) for name in needed]), {}
+        return np.column_stack([number_column(batch, name, first_row) for name in needed]), {}
     return policy.encoder.apply(batch, first_row=first_row)
 
 
@@ -290,7 +290,7 @@ def _decide_pieces(
     check_folder(out)
     if out.is_dir() and any(out.iterdir()):
         raise TableError(f"{out} has files in it; decisions of a cluster go to a folder of their own: name a new one")
-    needed, _ = _needed(policy)
+    needed, _ = needed_columns(policy)
     files = _parquet_files(data, list(dict.fromkeys([*needed, *keep])), keep)
     pieces, total, done = _pieces(files), sum(files.values()), 0
     parts: dict[int, Decided] = {}
@@ -312,7 +312,7 @@ def _decide_pieces(
 def _decide_piece(
     piece: _Piece, *, policy: SavedPolicy, keep: Sequence[str], defer: float | None, rows: int, folder: Path
 ) -> Decided:
-    needed, _ = _needed(policy)
+    needed, _ = needed_columns(policy)
     totals, first = _nothing(policy), piece.before + piece.start
     totals.rows = first
     with open_writer(folder / piece.out) as writer:
@@ -332,7 +332,7 @@ def decide_dataset(policy: SavedPolicy, dataset: Any, *, keep: Sequence[str] = (
     >>> decide_dataset(gbpl.load("policy.gbpl"), people, keep=["id"]).write_parquet("s3://trial/decisions")
     ... # doctest: +SKIP
     """
-    needed, _ = _needed(policy)
+    needed, _ = needed_columns(policy)
     require_columns([*needed, *keep], dataset.columns(), "the dataset")
     decide = partial(_decided_table, policy=policy, needed=needed, keep=keep, defer=defer)
     return dataset.map_batches(decide, batch_format="pyarrow", batch_size=ROWS)
