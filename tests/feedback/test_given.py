@@ -50,7 +50,6 @@ MISTAKES: list[tuple[str, dict[str, Any], Any, str]] = [
     ("spans", {"y": DATES - DATES[0]}, TableError, "y holds dates or times"),
     ("dates as actions", {"action": DATES[A]}, TableError, "action holds dates or times, not labels"),
     ("listed dates", {"action": DATES[A].astype(object).tolist()}, TableError, "has values of type date"),
-    ("amounts", {"action": np.where(A, 1.5, 2.5)}, TableError, "has the number 1.5; an action is one of few choices"),
     ("unicode", {"action": np.where(A, "caf\u00e9", "cafe\u0301")}, TableError, "look like one label spelled twice"),
     ("blank", {"action": np.where(A, "a b", "a\u00a0b")}, TableError, "look like one label spelled twice"),
     ("blanks", {"action": np.where(A, "a b", "a  b")}, TableError, "look like one label spelled twice"),

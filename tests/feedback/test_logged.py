@@ -176,9 +176,10 @@ def test_a_frame_named_after_ints_is_aligned() -> None:
     assert_allclose(log_with([0, 1] * HALF, propensity=frame).propensity, TABLE2, rtol=1e-14)
 
 
-def test_a_frame_named_otherwise_goes_by_place() -> None:
-    frame = pd.DataFrame(TABLE3, columns=["p1", "p2", "p3"])
-    assert_allclose(log_with(THREE, propensity=frame).propensity, TABLE3, rtol=1e-14)
+def test_a_frame_named_otherwise_is_refused_and_one_without_names_goes_by_place() -> None:
+    with pytest.raises(ValueError, match="a column of propensity names the action 'p1', and the actions are a, b, c"):
+        log_with(THREE, propensity=pd.DataFrame(TABLE3, columns=["p1", "p2", "p3"]))
+    assert_allclose(log_with(THREE, propensity=pd.DataFrame(TABLE3)).propensity, TABLE3, rtol=1e-14)
 
 
 def test_a_classifier_is_kept_and_none_is_none() -> None:
