@@ -419,7 +419,8 @@ def test_a_pickle_has_no_rows() -> None:
     assert len(packed) < X2.nbytes
     again = pickle.loads(packed)
     assert_array_equal(again.predict_proba(NEW2[0]), policy.predict_proba(NEW2[0]))
-    again.value(X2, Y2)  # it no longer knows them
+    with pytest.warns(UserWarning, match="these are the rows the policy learned from"):  # by their fingerprint
+        again.value(X2, Y2)
 
 
 # -- refusals ---------------------------------------------------------------------------------------------
