@@ -392,7 +392,7 @@ def test_kl_of_laplace_is_that_of_its_covariance(
     part = Laplace(given, structure=structure, rank=5)
     expected = dense_kl(part.mean, part.covariance(), given.prior_sd)
     assert_allclose(posterior_kl(part), expected, rtol=1e-9)
-    monkeypatch.setattr("gbpl.posterior.gaussian.BLOCK", 500)  # in blocks
+    monkeypatch.setattr("gbpl.posterior.precision.BLOCK", 500)  # in blocks
     assert_allclose(posterior_kl(part), expected, rtol=1e-9)
 
 

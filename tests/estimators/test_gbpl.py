@@ -125,7 +125,7 @@ def test_networks_have_a_short_path_and_forests_fewer_zetas(three: GBPL, logged:
 
 
 def test_it_has_steps_of_its_own_unless_they_are_given() -> None:
-    assert GBPL().path_settings(2, 0).config == FitConfig(learning_rate=2e-3, patience=6)
+    assert GBPL().path_settings(2, 0).config == FitConfig(learning_rate=2e-3, patience=6, tolerance=2e-3)
     assert quick().path_settings(2, 0).config == FAST
     assert GBPLNet().path_settings(2, 0).config is None
 

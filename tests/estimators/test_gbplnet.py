@@ -172,10 +172,12 @@ def test_actions_go_before_columns() -> None:
     assert fitted.actions_.tolist() == ["a", "b"]
 
 
-def test_index_of_a_frame_means_nothing() -> None:
+def test_rows_go_by_their_place_and_indexes_that_say_otherwise_are_refused() -> None:
     shuffled = np.random.default_rng(0).permutation(ROWS)
-    fitted = small_net().fit(pd.DataFrame(X, index=shuffled), pd.DataFrame(Y))
+    fitted = small_net().fit(pd.DataFrame(X, index=shuffled), pd.DataFrame(Y, index=shuffled))
     assert_same_fit(fitted, small_net().fit(X, Y), NEW)
+    with pytest.raises(ValueError, match="y has the index of X in another order"):
+        small_net().fit(pd.DataFrame(X, index=shuffled), pd.DataFrame(Y))
 
 
 GAP = Y[:, 1] - Y[:, 0]

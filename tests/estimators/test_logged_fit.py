@@ -269,7 +269,7 @@ def test_a_table_of_scores_from_elsewhere() -> None:
     for fitted in (
         small_logged_net(actions=LABELS[2]).fit(X, scores),
         small_logged_net().fit(X, pd.DataFrame(scores, columns=LABELS[2])),
-        small_logged_net(actions=LABELS[2]).fit(X, scores[:, 1] - scores[:, 0]),  # DoubleML's psi_b
+        small_logged_net(actions=LABELS[2]).fit(X, outcome_gap=scores[:, 1] - scores[:, 0]),  # DoubleML's psi_b
     ):
         expected = np.where(NEW[clear, 0] > 0, "treated", "control")
         assert np.mean(fitted.predict(NEW[clear]) == expected) > 0.97
@@ -859,10 +859,12 @@ def test_a_saved_policy_carries_no_rows(policy: GBPLNet) -> None:
         again.posterior()
     rows: dict[str, Any] = {"action": NEW_A, "propensity": 0.75}
     assert again.value(NEW, NEW_Y, **rows).estimate == policy.value(NEW, NEW_Y, **rows).estimate
-    assert again.value(X, Y, action=A, propensity=0.75).estimate > 0.0  # it cannot know these rows
+    with pytest.warns(UserWarning, match="these are the rows the policy learned from"):  # its fingerprint tells
+        again.value(X, Y, action=A, propensity=0.75)
     assert hasattr(policy, "pseudo_outcomes_")
 
 
+@pytest.mark.filterwarnings("ignore:.*is a copy of the outcome")  # as it is here
 def test_a_fit_to_full_feedback_forgets_the_log() -> None:
     fitted = small_logged_net().fit(X, Y, action=A, propensity=0.75)
     fitted.fit(X, means(X, 2))

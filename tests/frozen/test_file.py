@@ -552,7 +552,7 @@ def test_a_policy_without_rows_saves_without_draws(tmp_path):
 
 def test_an_estimator_is_watched_as_its_file_is(file):
     saved, net = gbpl.load(file), fitted("three")
-    assert net.frozen(draws=0).fingerprint() == saved.fingerprint()  # draws decide nothing
+    assert net.frozen(draws=0).digest() == saved.digest()  # draws decide nothing
     x = np.random.default_rng(0).normal(size=(30, saved.n_features_in_))
     rows = {"outcome": np.full(30, 0.5), "action": saved.actions_[[0] * 30], "propensity": 1.0 / 3.0}
     one, other = (policy.monitor(outcome_range=(0.0, 1.0)).update(x, **rows) for policy in (net, saved))
@@ -774,6 +774,7 @@ def written(policy, version, settings, arrays):
         "actions": ["none", "mail", "call"], "features": None, "slope": [policy.gain.slope, policy.gain.se],
         "rule": {"default": 0, "defer": 1.0, "prices": []}, "encoder": None, "summary": None,
     }  # fmt: skip
+    settings |= {"fingerprint": policy.fingerprint_.to_json()}
     arrays |= {"mean": policy.mean, "scale": policy.scale}
     header = {"format": version, "sha256": _digest(json.dumps(settings), arrays), "policy": json.dumps(settings)}
     return save(arrays, metadata={"gbpl policy": json.dumps(header)})

@@ -271,7 +271,11 @@ def test_an_estimator_writes_its_own_file(tmp_path, made, zeta):
     apart = np.sort(expected, axis=1)
     sure = apart[:, -1] - apart[:, -2] > 2e-5
     assert_array_equal(policy.actions_[action][sure], policy.predict(frame)[sure])
-    assert told_by(tmp_path / "a.onnx") == {"actions": ["wait", "call", "visit"], "features": ["age", "income", "rate"]}
+    assert told_by(tmp_path / "a.onnx") == {
+        "actions": ["wait", "call", "visit"],
+        "features": ["age", "income", "rate"],
+        "inputs": None,
+    }
 
 
 def test_an_estimator_that_is_not_fitted_or_holds_code_writes_none(tmp_path):
@@ -353,9 +357,9 @@ def told_by(path: Path) -> dict[str, object]:
 def test_metadata(tmp_path):
     labels = np.array(["none", 'say "hé" 🙂', 3], object)
     to_onnx(numpy_policy(networks(), actions=labels), tmp_path / "p")
-    assert told_by(tmp_path / "p") == {"actions": labels.tolist(), "features": None}
+    assert told_by(tmp_path / "p") == {"actions": labels.tolist(), "features": None, "inputs": None}
     to_onnx(numpy_policy(networks(), feature_names=["a", "b", "<c>", "ü"]), str(tmp_path / "p"))
-    assert told_by(tmp_path / "p") == {"actions": [0, 1, 2], "features": ["a", "b", "<c>", "ü"]}
+    assert told_by(tmp_path / "p") == {"actions": [0, 1, 2], "features": ["a", "b", "<c>", "ü"], "inputs": None}
     assert [path.name for path in tmp_path.iterdir()] == ["p"]
 
 

@@ -111,7 +111,7 @@ def test_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     problem = case(name)
     whole = {s: Laplace(problem, structure=s) for s in laplace.STRUCTURES}
     expected = {s: (posterior.covariance(), flatten(posterior.sample(9, seed=3))[0]) for s, posterior in whole.items()}
-    monkeypatch.setattr("gbpl.posterior.gaussian.BLOCK", 1_000)
+    monkeypatch.setattr("gbpl.posterior.precision.BLOCK", 1_000)
     for structure, (covariance, draws) in expected.items():
         posterior = Laplace(problem, structure=structure)
         assert_close(posterior.covariance(), covariance, rtol=1e-9)

@@ -155,7 +155,7 @@ def test_what_cannot_be_used_is_refused_before_any_fitting(name, unfitted):
 
 
 def test_other_estimators_are_refused(unfitted):
-    with pytest.raises(TypeError, match="must be a GBPLNet, got MLP"):
+    with pytest.raises(TypeError, match="must be a GBPL or GBPLNet, got MLP"):
         gbpl.learn(role_columns(), **BASE, estimator=MLP())
 
 
@@ -170,7 +170,7 @@ def test_a_fine_table_is_fitted_with_the_seed(monkeypatch):
         seen.update(feedback=feedback, policy=self)
         raise Reached
 
-    monkeypatch.setattr(GBPLNet, "fit", fit)
+    monkeypatch.setattr(GBPLNet, "fit_feedback", fit)
     with pytest.raises(Reached):
         gbpl.learn(
             role_columns(), **BASE, seed=7, propensity={"CALL": 0.25, "mail": 0.25, "control": 0.5}, cost={"mail": 2}

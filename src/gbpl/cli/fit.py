@@ -86,7 +86,7 @@ def write_study(
             write_frame(data, frame)
         study.save(stage / NAMES["policy"])
         study.report(stage / NAMES["report"])
-        review = (study.summary["reviewed"] or {}).get("asked")
+        review = (study.summary.get("reviewed") or {}).get("asked")
         decided = stage / NAMES["decisions"]
         decide_file(study.policy, data, decided, encoding=encoding, delimiter=delimiter, review=review)
         text = as_json_text(study_json(study, files))

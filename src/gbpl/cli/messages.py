@@ -56,7 +56,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
             for item in reading.alternatives
         ],
         "deferred": {"level": study.policy.rule.defer, "share": _deferred(study)},
-        "reviewed": summary["reviewed"],
+        "reviewed": summary.get("reviewed"),
         "overlap": None if summary["overlap"] is None
         else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
         "sensitivity": reading.summary["sensitivity"],

@@ -86,7 +86,7 @@ def check_features(X: Any, *, min_rows: int = 1, name: str = "X") -> Float[np.nd
         X, dtype=(np.float64, np.float32), ensure_all_finite=False, ensure_min_samples=min_rows, input_name=name
     )
     _refuse_gaps(x, X, name)
-    large = np.abs(x).max(axis=0, initial=0.0) > LARGEST
+    large = np.abs(x).max(axis=0, initial=0.0).astype(np.float64) > LARGEST
     if large.any():
         column = int(np.argmax(large))
         check_magnitude(x[:, column], f"column {_names(X, [column])} of {name}")

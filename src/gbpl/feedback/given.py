@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse
 
 from gbpl.tables.frames import TableError
 
@@ -30,7 +31,7 @@ def check_given(X: Any, **others: Any) -> None:
 def _check_kind(values: Any, name: str) -> None:
     if type(values).__name__ == "LazyFrame":
         raise TableError(f"{name} is a lazy frame, which has no rows yet; give {name}.collect()")
-    if isinstance(values, Mapping) and name in ("X", "y", "controls"):
+    if isinstance(values, Mapping) and name in ("X", "y", "controls") and not scipy.sparse.issparse(values):
         raise TableError(
             f"{name} is a {type(values).__name__}; give a frame, such as pandas.DataFrame({name}), or gbpl.learn"
         )

@@ -66,7 +66,7 @@ class SavedPolicy(NumpyPolicy):
         """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
         to_onnx(self, path, encoded=encoded)
 
-    def fingerprint(self) -> str:
+    def digest(self) -> str:
         """A SHA-256 of what decides and expects: the same for the policy saved with other draws or another summary."""
         arrays = {f"part{number}/{name}": array for number, part in enumerate(self.parts)
                   for name, array in _part_arrays(part).items() if not name.startswith("draw")}  # fmt: skip
@@ -154,8 +154,6 @@ def _content(policy: SavedPolicy) -> bytes:
     common = {"mean": policy.mean, "scale": policy.scale}
     effects = policy.effects
     columns = None if policy.columns is None else np.asarray(policy.columns).tolist()
-    if columns == list(range(len(policy.mean))):
-        columns = None
     if columns is None and effects is None and len(parts) == 1 and isinstance(first, Networks) and not first.knots:
         version, arrays = 1, common | _part_arrays(parts[0])
         settings = {"activation": first.activation, "squashing": policy.squashing, "gain": first.gain}

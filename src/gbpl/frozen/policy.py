@@ -60,6 +60,8 @@ class NumpyPolicy:
         certificate: Mapping[str, Any] | None = None,
     ) -> None:
         self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
+        if columns is not None and np.array_equal(columns, np.arange(len(mean))):
+            columns = None  # all of them, as they come
         self.columns, self.effects = columns, effects
         self.draw_count = sum(part.draw_count for part in self.parts) + (0 if effects is None else effects.draw_count)
         long = actions.dtype.kind == "U" and actions.dtype.itemsize > LONG_LABEL  # numpy would repeat it in every row

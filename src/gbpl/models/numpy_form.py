@@ -134,16 +134,16 @@ class Forests:
 
     def folded(self) -> FoldedForests | None:
         """The same outputs with the last layers taken into the leaves; None where that makes them no smaller."""
-        outputs = self.last.shape[2]
-        own = [np.flatnonzero(self.forest == number) for number in range(len(self.feature))]
+        outputs, used = self.last.shape[2], np.unique(self.forest)
+        own = [np.flatnonzero(self.forest == number) for number in used]
         if max(map(len, own)) * outputs > self.value.shape[3]:
             return None
         values, weight = self.value.astype(np.float64), self.last.astype(np.float64)
         parts = [
             np.einsum("tlc,mco->tlmo", values[number], weight[members, :-1]).astype(np.float32)
-            for number, members in enumerate(own)
+            for number, members in zip(used, own, strict=True)
         ]
-        return FoldedForests(self.feature, self.threshold, own, parts, self.last[:, -1])
+        return FoldedForests(self.feature[used], self.threshold[used], own, parts, self.last[:, -1])
 
     def _components(self, number: int, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row component"]:
         return leaf_sums(self.value[number], leaf_numbers(self.feature[number], self.threshold[number], x))

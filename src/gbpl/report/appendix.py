@@ -169,7 +169,7 @@ def certificate(study: Study) -> dict[str, Any] | None:
     }
     whose = "this policy is" if own else "policies drawn from the posterior are"
     pattern = f"With a probability of at least {{sure}}, {whose} worth {{lower:b}} per row or more."
-    if gain:
+    if gain and gain.get("lower") is not None:
         pattern += (
             " With the same probability it gains {gain:b} per row or more over giving everybody {best:name}."
             if gain["lower"] > 0.0
@@ -184,11 +184,11 @@ def certificate(study: Study) -> dict[str, Any] | None:
         facts.append(
             (
                 f"Gain over giving everybody {study.called(label)}, at least (all together)",
-                number(bound["lower"], places),
+                number((bound or {}).get("lower"), places),
             )
         )
     if part.get("over_logging"):
-        facts.append(("Gain over what was done, at least", number(part["over_logging"]["lower"], places)))
+        facts.append(("Gain over what was done, at least", number(part["over_logging"].get("lower"), places)))
     facts += [("Rows that certify", count(part.get("n"))), ("Rows learned from", count(part.get("learned")))]
     facts.append(("Probability that a bound holds, at least", values["sure"]))
     return {

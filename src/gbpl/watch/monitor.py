@@ -33,7 +33,7 @@ class WatchedPolicy(Protocol):
     rule: Rule
     summary: Mapping[str, Any] | None
 
-    def fingerprint(self) -> str:
+    def digest(self) -> str:
         """A text that is the same for policies that decide alike."""
         ...
 
@@ -83,14 +83,14 @@ class Monitor:
         terms = Terms.from_json(state["terms"], policy.actions_.tolist())
         terms.check_same(policy, **given)
         monitor = cls(policy, terms, Version.from_json(state["version"]), state["ended"])
-        if monitor.version.policy != policy.fingerprint():
+        if monitor.version.policy != policy.digest():
             monitor._refit(refit)
         return monitor
 
     def _start(self, number: int) -> Version:
         budget = version_budget(self.terms.failure_probability, number)
         return Version.start(
-            number, self.policy.fingerprint(), budget, self.terms.slack, len(self.policy.feature_labels()),
+            number, self.policy.digest(), budget, self.terms.slack, len(self.policy.feature_labels()),
             len(self.terms.actions), expects=self.policy.gain is not None,
         )  # fmt: skip
 
