@@ -16,11 +16,11 @@ from sklearn.base import clone
 from support.checks import nearest_on_simplex
 from support.cli import people, read, run, write
 
-import gbpl.estimators.gbpl
 import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
 import gbpl.path.path
+import gbpl.study.options
 from gbpl import GBPL, MLP, FitConfig, ForestFeatures, FullFeedback, GBPLNet, PosteriorError, fit_many, load
 from gbpl.datasets import BinaryDesign
 from gbpl.fitting.apply import Mixed, Mixture, member_policies, one_member, taken
@@ -382,11 +382,11 @@ def test_the_command_line_has_it(
 ) -> None:
     made: list[GBPL] = []
 
-    def small(random_state: int, confounding: Any) -> GBPL:
-        made.append(quick(random_state=random_state, confounding=confounding, zeta=3.0))
+    def small(random_state: int) -> GBPL:
+        made.append(quick(random_state=random_state, zeta=3.0))
         return made[-1]
 
-    monkeypatch.setattr(gbpl.estimators.gbpl, "GBPL", small)
+    monkeypatch.setattr(gbpl.study.options, "GBPL", small)
     data = write(tmp_path / "trial.csv", people(200))
     argv = ["fit", data, "--outcome=earnings", "--action=arm", "--propensity=0.5", "--features", "age", "sex"]
     done = run(capsys, *argv, "--models", "auto", "--seed", "3", "--out", tmp_path / "result")

@@ -109,7 +109,7 @@ def test_evaluate_and_compare_say_that_the_rows_were_learned_from(
 def test_value_notices_rows_of_the_fit_after_a_pickle_and_in_part() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 2))
-    y = np.column_stack([np.zeros(200), x[:, 0]])
+    y = np.column_stack([np.zeros(200), x[:, 0] + rng.normal(size=200)])
     policy = small_net().fit(x, y)
     with pytest.warns(UserWarning, match="these are in part .about .* rows the policy learned from"):
         policy.value(np.concatenate([x[:120], rng.normal(size=(60, 2))]), np.concatenate([y[:120], y[:60]]))
