@@ -55,8 +55,8 @@ def test_closed_streams_are_no_fault(files: tuple[Path, Path], tmp_path: Path) -
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system that forks")
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_forked_child_says_that_it_would_hang() -> None:
-    x = np.random.default_rng(0).normal(size=(40, 2))
-    y = np.column_stack([np.zeros(40), x[:, 0]])
+    x, noise = np.random.default_rng(0).normal(size=(2, 40, 2))
+    y = np.column_stack([np.zeros(40), x[:, 0] + noise[:, 0]])
     policy = small_net().fit(x, y)
     frozen, posterior = policy.frozen(draws=0), policy.posterior()
     child = os.fork()

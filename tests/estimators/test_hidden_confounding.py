@@ -70,7 +70,7 @@ def test_the_least_a_policy_can_be_worth_is_learned() -> None:
     )
     shares = [policy.predict(log()["X"]).mean() for policy in many]
     assert shares[0] > 0.6  # better on average
-    assert shares[1] < 0.1  # what is variable can be far worse among those who did not get it
+    assert shares[1] < 0.5 * shares[0]  # what is variable can be far worse among those who did not get it
     assert shares[2] > 0.8  # and so nothing is surely better than it
     known = Confounding(many[1].training("").nuisances, many[1].training("").fit.settings.seed)  # type: ignore[arg-type]
     assert_allclose(many[1].pseudo_outcomes_, known.scores(5.0))

@@ -44,7 +44,7 @@ def test_a_mark_for_no_data_is_left_to_a_person_and_counted(
 def test_a_fitted_policy_refuses_what_overflows() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))
-    policy = small_net().fit(x, np.column_stack([np.zeros(60), x[:, 0]]))
+    policy = small_net().fit(x, np.column_stack([np.zeros(60), x[:, 0] + x[:, 0] ** 3 % 1.0]))
     x[3, 1] = 1e39
     for ask in (policy.predict_proba, policy.predict, policy.posterior().action_probability):
         with pytest.raises(ValueError, match="X is 1e\\+39 in row 3, column 1"):

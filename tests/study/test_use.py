@@ -61,11 +61,11 @@ def test_the_verdict_compares_with_what_the_capacity_allows(limited: gbpl.Study)
 def test_draws_decide_at_the_prices_too(limited: gbpl.Study) -> None:
     """Shares of draws are of the policy that is shipped: most of them agree with what it gives, within the capacity."""
     decided = limited.decisions
-    assert decided.probability is not None
+    assert decided.draw_share is not None
     free = limited.policy.action_probability(trial())
     assert free[:, 0].mean() > 0.5, "without the limit, most draws would give mail to most"
-    assert decided.probability[:, 0].mean() < 0.45
-    best = decided.actions[np.argmax(decided.probability, axis=1)]
+    assert decided.draw_share[:, 0].mean() < 0.45
+    best = decided.actions[np.argmax(decided.draw_share, axis=1)]
     assert np.mean(best == decided.action) > 0.9
 
 
