@@ -484,7 +484,8 @@ def test_a_process_of_its_own(room: Path) -> None:
 @pytest.fixture
 def learned(room: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which `gbpl fit` has learned at once, and has only to write."""
-    summary = two_actions()
+    summary = {"warnings": [], "advice": None, "reviewed": None, "unit": None} | two_actions()
+    summary["alternatives"] = [{"share": 1.0} | one for one in summary["alternatives"]]
     made = tiny_policy(TRIAL, summary=summary)
     study = gbpl.study.study.Study(None, made, made.decide(TRIAL), summary)  # type: ignore[arg-type]
     monkeypatch.setattr(gbpl.study.study, "learn", lambda *_, **__: study)
