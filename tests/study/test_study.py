@@ -603,7 +603,7 @@ def test_the_policy_that_is_shipped_is_certified_within_its_capacity():
 
 
 @pytest.mark.parametrize(
-    ("propensity", "message"), [(None, "propensities are estimated"), (0.9, "propensities do not fit the log")]
+    ("propensity", "message"), [(None, "propensities are estimated"), (0.9, "actions do not follow the propensities")]
 )
 def test_a_certificate_without_right_propensities_is_refused_before_the_fit(propensity, message, monkeypatch):
     monkeypatch.setattr(GBPLNet, "fit", None)

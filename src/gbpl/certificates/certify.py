@@ -14,7 +14,8 @@ from gbpl.certificates import means
 from gbpl.certificates.certificate import DRAWS, Certificate, CertificateSettings
 from gbpl.certificates.certifier import Bound, Certifier
 from gbpl.certificates.draws import CertifiedDraws, certify_draws
-from gbpl.certificates.scores import Evidence, Limits, check_propensities, check_within, scored, scores
+from gbpl.certificates.scores import Evidence, Limits, check_within, scored, scores
+from gbpl.checks.propensities import wrong_propensities
 from gbpl.feedback.checks import check_cost
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
@@ -60,7 +61,6 @@ def certify_on(
     if before is None:  # one network, which has seen every row
         before = Evaluator.of_outcomes(training.feedback).table(policy, settings.rule)
     evidence = _evidence(data, learned, training.nuisances)
-    check_propensities(evidence, data.actions)
     clip = 0.0 if training.nuisances is None else training.nuisances.clip
     limits = Limits.of(settings.outcome_range, learned, count, clip=clip).with_costs(evidence.cost)
     known: Evidence | None = learned
@@ -285,7 +285,6 @@ def _certified_draws(
     training = policy.training("certify it where it was fitted")
     learned = _learned(training.feedback, training.nuisances)
     evidence = replace(_evidence(data, replace(learned, expected=None), training.nuisances))
-    check_propensities(evidence, data.actions)
     clip = 0.0 if training.nuisances is None else training.nuisances.clip
     limits = Limits.of(settings.outcome_range, learned, len(data.actions), clip=clip).with_costs(evidence.cost)
     table = scores(evidence, limits, 0.0) - (0.0 if evidence.cost is None else evidence.cost)
@@ -318,7 +317,7 @@ def _certified_draws(
 
 
 def check_certifiable(data: Feedback, outcome_range: tuple[float, float]) -> None:
-    """Refuse outcomes outside the range, and propensities that are not known, before anything is fitted."""
+    """Refuse outcomes outside the range, and propensities that are not known or wrong, before anything is fitted."""
     if isinstance(data, FullFeedback):
         check_within(data.outcomes, outcome_range, "an outcome")
         return
@@ -328,6 +327,9 @@ def check_certifiable(data: Feedback, outcome_range: tuple[float, float]) -> Non
             "the propensities are estimated, and no bound holds for every number of rows with those; give the "
             "probabilities with which actions were drawn, or use value and sensitivity"
         )
+    wrong = wrong_propensities(data, strict=True)
+    if wrong is not None:
+        raise TableError(f"{wrong}. No certificate holds with wrong propensities, nor with estimated ones")
 
 
 def _keys(x: Float[np.ndarray, "row feature"]) -> Int[np.ndarray, " row"]:

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
     Table = Float[np.ndarray, "row action"]
 
-__all__ = ["Evidence", "Limits", "Scored", "check_propensities", "check_within", "scored", "scores"]
-
-SURE = 4.5  # standard errors: right propensities are refused in one log of 100,000
+__all__ = ["Evidence", "Limits", "Scored", "check_within", "scored", "scores"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,29 +198,3 @@ def check_within(values: Float[np.ndarray, "..."], outcome_range: tuple[float, f
             f"outcome_range=({low:g}, {high:g}); state the range outcomes can take, or cut them to it first (cut from "
             "above, what is certified of the cut outcomes holds for the whole ones)"
         )
-
-
-def check_propensities(evidence: Evidence, actions: np.ndarray) -> None:
-    """Refuse a log whose actions were not taken with the stated probabilities: mean(1[A = a] / e_a) must be near one.
-
-    With the right propensities its standard error is sqrt(mean(1/e_a - 1) / n), here estimated from the rows taken.
-    """
-    if evidence.action is None:
-        return
-    taken, n = evidence.taken, len(evidence)
-    for number, label in enumerate(actions.tolist()):
-        weight = np.where(evidence.action == number, 1.0 / taken, 0.0)
-        if evidence.propensity is not None and evidence.propensity.ndim == 2:
-            variance = float(np.mean(1.0 / evidence.propensity[:, number] - 1.0))
-        else:
-            variance = float(np.mean(weight * (weight - 1.0)))
-        error = math.sqrt(max(variance, 0.0) / n)
-        if evidence.groups is not None:  # rows of a group may have been given one action together
-            size = np.bincount(np.unique(evidence.groups, return_inverse=True)[1])
-            error *= math.sqrt(float(np.sum(size**2)) / n)
-        if abs(weight.mean() - 1.0) > SURE * error + 1e-9:
-            raise TableError(
-                f"the propensities do not fit the log: action {label!r} was taken {weight.mean():.3g} times as often "
-                f"as they say, where right ones give 1 within {SURE * error:.2g}; no certificate holds with wrong "
-                "propensities: give those with which actions were drawn"
-            )

@@ -24,6 +24,8 @@ __all__ = [
 ]  # fmt: skip
 
 SUM_TOLERANCE = 1e-3
+SMALLEST = 1e-12  # propensity that is divided by
+DIGITS = 12  # 1 - 1/3 and 2/3 differ in the last one, which would tell the action taken
 
 
 class Test(Protocol):
@@ -74,23 +76,33 @@ class Bounded:
 
 
 def bounded_sums(
-    log: LoggedFeedback, table: Float[np.ndarray, "row action"], moments: Float[np.ndarray, "row function"]
+    log: LoggedFeedback,
+    table: Float[np.ndarray, "row action"],
+    moments: Float[np.ndarray, "row function"],
+    *,
+    inverse: bool = False,
+    together: bool = False,
 ) -> Bounded:
-    """Sums of (1[A = a] - e_a) m over their standard deviations; whole groups are one term if each has one action."""
-    n, groups = len(log), np.arange(len(log))
-    if log.groups is not None and one_action_each(log.action, log.groups):
+    """Sums of (1[A = a] - e_a) m over their standard deviations; whole groups are one term if each has one action.
+
+    `inverse` adds m / e_a for the first function m: sum (1[A = a] / e_a - 1) m, which is what weighting by inverse
+    propensities relies on. If rows of a group may have got their actions `together`, in whatever way, a group is one
+    term too, of at most sum |m| and a standard deviation of at most sum |m| sqrt(e_a (1 - e_a)).
+    """
+    n, groups, count = len(log), np.arange(len(log)), table.shape[1]
+    if log.groups is not None and (together or one_action_each(log.action, log.groups)):
         n, groups = int(log.groups.max()) + 1, log.groups
-    rows = np.bincount(groups)[:, None]
-    own = _summed(moments, groups, n)
-    largest = np.abs(own).max(axis=0, initial=0.0)
     z, share = [], []
-    for a in [1] if table.shape[1] == 2 else range(table.shape[1]):
-        off = ((log.action == a) - table[:, a]) @ moments
-        chance = _summed(table[:, [a]], groups, n) / rows
-        sd = np.sqrt(np.sum(chance * (1.0 - chance) * own**2, axis=0))
+    for a in [1] if count == 2 else range(count):
+        over = table[:, [0, 1] if count == 2 else [a]]  # of two actions, a sum of one is that of the other
+        functions = np.hstack([moments, moments[:, :1] / np.maximum(over, SMALLEST)]) if inverse else moments
+        size = np.abs(functions) if together else functions
+        off = ((log.action == a) - table[:, a]) @ functions
+        spread = np.sqrt(table[:, [a]] * (1.0 - table[:, [a]]))
+        sd = np.sqrt(np.sum(_summed(spread * size, groups, n) ** 2, axis=0))
         sd = np.where(sd > 0.0, sd, np.inf)
         z.append(off / sd)
-        share.append(largest / sd)
+        share.append(np.abs(_summed(size, groups, n)).max(axis=0, initial=0.0) / sd)
     return Bounded(np.stack(z), np.stack(share))
 
 
@@ -105,7 +117,8 @@ def propensity_table(
 ) -> Float[np.ndarray, "row action"] | None:
     """One column per action; None where only that of the action taken is known and it varies within an action."""
     if propensity.ndim == 2:
-        return propensity
+        rounded: Float[np.ndarray, "row action"] = np.round(propensity, DIGITS)
+        return rounded
     count = len(log.actions)
     parts = [propensity[log.action == a] for a in range(count)]
     if any(len(part) == 0 or np.ptp(part) > SUM_TOLERANCE for part in parts):
@@ -132,18 +145,19 @@ class Balance:
 
 
 def quick_balance(
-    log: LoggedFeedback, propensity: Float[np.ndarray, "..."]
+    log: LoggedFeedback, propensity: Float[np.ndarray, "..."], *, together: bool = False
 ) -> tuple[Studentized | Bounded, Studentized | Bounded]:
     """Both tests without redraws: sums of functions of the propensities, and one sum per column."""
     table = propensity_table(propensity, log)
     weights = np.ones((len(log), 1)) if log.weights is None else (log.weights / log.weights.mean())[:, None]
 
-    def tested(moments: Float[np.ndarray, "row function"]) -> Studentized | Bounded:
+    def tested(moments: Float[np.ndarray, "row function"], inverse: bool) -> Studentized | Bounded:
         if table is None:
             return _studentized(log, propensity, weights * moments)
-        return bounded_sums(log, table, weights * moments)
+        return bounded_sums(log, table, weights * moments, inverse=inverse, together=together)
 
-    return tested(_of_propensities(table, len(log))), tested(ranks_of(log.context))
+    varies = table is not None and bool(np.ptp(table, axis=0).any())  # else 1 / e is the constant again
+    return tested(_of_propensities(table, len(log)), varies), tested(ranks_of(log.context), False)
 
 
 def _of_propensities(table: Float[np.ndarray, "row action"] | None, n: int) -> Float[np.ndarray, "row function"]:

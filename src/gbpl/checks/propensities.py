@@ -28,23 +28,29 @@ NAMED = 5  # actions in a sentence
 SMALL = 0.02  # of a standard deviation of a row: a deviation up to this is no reason for a warning, however sure
 
 
-def wrong_propensities(log: LoggedFeedback, propensity: Float[np.ndarray, "..."] | None = None) -> str | None:
+def wrong_propensities(
+    log: LoggedFeedback, propensity: Float[np.ndarray, "..."] | None = None, *, strict: bool = False
+) -> str | None:
     """A sentence if the actions clearly do not follow the propensities of the log, or those given; None if they may.
 
     mean(1[A = a] / e_a) is 1 for each action up to chance, and so are its weighted forms. By bounds that hold for any
     number of rows (`follow.Bounded`), so that it takes no redraws and no normal approximation.
+
+    `strict` is for what holds with the right propensities alone: no deviation is too small to matter, every row is
+    looked at, groups may have got their actions in any way, and to have propensities estimated is no remedy.
     """
     given = log.propensity if propensity is None else propensity
     if given is None:
         return None
-    log = some_rows(replace(log, propensity=given))
+    log = replace(log, propensity=given)
+    log = log if strict else some_rows(log)
     given = np.asarray(log.propensity)
-    test = quick_balance(log, given)[0]
-    far = np.abs(test.z) > SMALL * np.sqrt(len(log))
+    test = quick_balance(log, given, together=strict)[0]
+    far = np.abs(test.z) > (0.0 if strict else SMALL * np.sqrt(len(log)))
     if not far.any() or test.p_value() > SURE:
         return None
     few = some_rows(log, MOST_REDRAWN)
-    _, remedy = meant_instead(few, np.asarray(few.propensity), seed=0)
+    _, remedy = meant_instead(few, np.asarray(few.propensity), seed=0, estimable=not strict)
     return f"the actions do not follow the propensities: {what_is_off(log, given)}. {remedy}"
 
 
@@ -107,7 +113,9 @@ def shares_of(log: LoggedFeedback) -> tuple[Float[np.ndarray, "row action"], str
     return np.tile(shares, (len(log), 1)), ", ".join(listed[:NAMED] + more)
 
 
-def meant_instead(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], seed: int) -> tuple[Any, str]:
+def meant_instead(
+    log: LoggedFeedback, propensity: Float[np.ndarray, "..."], seed: int, *, estimable: bool = True
+) -> tuple[Any, str]:
     """The first alternative that the actions follow, and what to do about it; else shares, if those given are alike."""
     for table, remedy in _alternatives(log, propensity):
         found = balance_of(log, table, QUICK_DRAWS, seed)
@@ -117,6 +125,5 @@ def meant_instead(log: LoggedFeedback, propensity: Float[np.ndarray, "..."], see
     table, listed = shares_of(log)
     told = propensity_table(propensity, log)
     alike = told is not None and not np.ptp(told, axis=0).any()
-    return table if alike else None, (
-        f"Correct the propensities (the shares in the table are {listed}), or leave them out to have them estimated"
-    )
+    otherwise = ", or leave them out to have them estimated" if estimable else ""
+    return table if alike else None, f"Correct the propensities (the shares in the table are {listed}){otherwise}"

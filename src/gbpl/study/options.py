@@ -11,7 +11,6 @@ from sklearn.base import clone
 
 from gbpl.certificates.certificate import CertificateSettings
 from gbpl.certificates.certify import check_certifiable, hold_out_rows
-from gbpl.certificates.scores import Evidence, check_propensities
 from gbpl.decisions.decisions import DEFER, NOBODY
 from gbpl.estimators.gbpl import GBPL
 from gbpl.estimators.gbplnet import GBPLNet
@@ -121,8 +120,6 @@ def certified_range(
                 "data; give outcome_range (--outcome-range LOW HIGH)"
             )
         check_certifiable(log, (low, high))
-        if isinstance(log, LoggedFeedback):
-            check_propensities(Evidence(log.outcome, log.action, log.propensity, groups=log.groups), log.actions)
     if not parts[0].logged:
         paid = [cost.get(label, 0.0) for label in parts[0].labels]
         low, high = low - max(paid), high - min(paid)
