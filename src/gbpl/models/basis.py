@@ -22,10 +22,11 @@ __all__ = [
 ROWS = 8_192
 
 
-def rounded_down(threshold: float) -> np.float32:
+def rounded_down(threshold: float | Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """The largest float32 that is not above a threshold: the next one above it may be a row's own value."""
-    cut = np.float32(threshold)
-    return np.nextafter(cut, np.float32(-np.inf)) if float(cut) > threshold else cut
+    wanted = np.asarray(threshold, np.float64)
+    cut = wanted.astype(np.float32)
+    return np.where(cut.astype(np.float64) > wanted, np.nextafter(cut, np.float32(-np.inf)), cut)
 
 
 def leaf_numbers(

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gbpl.models.basis import rounded_down
+
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
@@ -50,9 +52,7 @@ class Binned:
                 below = np.unique(values[places - 1])
             below = below[below < values[-1]]
             above = distinct[np.searchsorted(distinct, below) + 1]
-            middle = 0.5 * (below.astype(np.float64) + above)
-            border = middle.astype(np.float32)
-            border = np.where(border > middle, np.nextafter(border, np.float32(-np.inf)), border)
+            border = rounded_down(0.5 * (below.astype(np.float64) + above))
             start = np.arange(len(border) + 1) * LEFT // (len(border) + 1)  # few values are spread over the parts
             codes[number] = start[np.searchsorted(border, column, side="left")]
             cuts[number] = np.append(border, np.inf)[np.searchsorted(start, np.arange(LEFT), side="right") - 1]
