@@ -50,6 +50,7 @@ AUTO_CALIBRATION = "information_matching"  # of eta="auto"
 KEPT_POSTERIOR = 100 << 20  # bytes of precisions up to which the default posterior is kept
 DRAWS = 400
 LEARNED = 0.12  # of the variance of rows, what learning from them adds in any design; see `Training.learned`
+EXTRAPOLATED = 1.5  # posterior means are shrunk, and so is what they say that more rows decide better; by simulation
 
 
 class Training:
@@ -105,8 +106,9 @@ class Training:
 
             sum_a (delta_a(x) - delta_a^held(x)) theta_a(x),
 
-        which is added to each row's value; half of its mean is allowed for in the error, as no row has checked it. Not
-        so for decisions that are not the policy's `own`, such as those within a capacity.
+        of which one and a half times is added to each row's value, because posterior means are shrunk
+        (docs/calibration.md); half of what is added is allowed for in the error, as no row has checked it. Not so for
+        decisions that are not the policy's `own`, such as those within a capacity.
         """
         key = estimator, rule
         if key not in self._dependence:
@@ -141,7 +143,7 @@ class Training:
         theta = mean.deviation(committee) * mean.unit
         units = np.full((len(theta), 1), mean.unit), held.unit[:, None]
         ours, theirs = (_played(part, unit, rule) for part, unit in zip((theta, held.gain), units, strict=True))
-        return np.sum((ours - theirs) * theta, axis=1) / fit.effect.doubt
+        return EXTRAPOLATED * np.sum((ours - theirs) * theta, axis=1) / fit.effect.doubt
 
     def sensitivity(self, baseline: Any, gammas: Sequence[float], level: float, policy: Any = None) -> Sensitivity:
         """Bounds of the untouched policy's value, or another's, under hidden confounding."""
