@@ -774,7 +774,7 @@ def written(policy, version, settings, arrays):
         "actions": ["none", "mail", "call"], "features": None, "slope": [policy.gain.slope, policy.gain.se],
         "rule": {"default": 0, "defer": 1.0, "prices": []}, "encoder": None, "summary": None,
     }  # fmt: skip
-    settings |= {"fingerprint": policy.fingerprint_.to_json()}
+    settings |= {"fingerprint": policy.fingerprint_.to_json(), "seen": policy.seen.to_json()}
     arrays |= {"mean": policy.mean, "scale": policy.scale}
     header = {"format": version, "sha256": _digest(json.dumps(settings), arrays), "policy": json.dumps(settings)}
     return save(arrays, metadata={"gbpl policy": json.dumps(header)})
@@ -824,6 +824,8 @@ def test_a_policy_of_averaged_zetas_is_written_with_its_effects(draws, tmp_path)
         "parts": [{"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 0}], "squashing": "softmax",
         "effects": {"slope": effect.slope / effect.unit, "knots": 0},
     }  # fmt: skip
+    if draws:
+        settings["effects"]["freedom"] = fitted("three").posterior().freedom
     arrays = {
         "part0/weights": part.weights, "part0/last": part.form.last, "part0/hidden0": part.form.hidden[0],
         "part0/hidden1": part.form.hidden[1], "effects/level": effect.level / effect.unit,
