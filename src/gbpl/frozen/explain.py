@@ -119,17 +119,17 @@ class Explanation:
         sure = "" if self.draw_share is None else f", in {100.0 * self.draw_share:.3g} % of the draws"
         known = any(one.low is not None for one in self.gains)
         how = f", with {100 * self.level:g} % intervals" if known else ""
-        lines = [f"Decided: {self.decided}{sure}.", f"Expected gain over {self.default}{how}:"]
+        lines = [f"Decided: {_word(self.decided)}{sure}.", f"Expected gain over {_word(self.default)}{how}:"]
         for one in (one for one in self.gains if one.action != self.default):
             ends = "" if one.low is None or one.high is None else (
                 f" ({self._amount(one.low)} to {self._amount(one.high)})"
             )  # fmt: skip
             price = f", and its price is {self._amount(one.price)}" if one.price else ""
-            lines.append(f"  {one.action}: {self._amount(one.gain)}{ends}{price}")
+            lines.append(f"  {_word(one.action)}: {self._amount(one.gain)}{ends}{price}")
         return lines
 
     def _moved(self) -> list[str]:
-        what = f"the gain of {self.about} over {self.default}"
+        what = f"the gain of {_word(self.about)} over {_word(self.default)}"
         lines = [
             f"What moved {what} from {self._amount(self.reference_gain)}, for the average row, to "
             f"{self._amount(self.gain)}:"
@@ -139,7 +139,8 @@ class Explanation:
         for one in large:
             average = "" if one.reference is None else f" (average {one.reference})"
             error = f" +- {self._amount(one.se)}" if one.se > 0.0 else ""
-            lines.append(f"  {self._amount(one.contribution, signed=True)}{error}  {one.column} = {one.value}{average}")
+            moved = f"  {self._amount(one.contribution, signed=True)}{error}"
+            lines.append(f"{moved}  {_word(one.column)} = {_word(one.value)}{average}")
         rest = [one.contribution for one in moving[len(large) :]]
         if rest:
             others = "1 other column" if len(rest) == 1 else f"{len(rest)} other columns together"
@@ -148,9 +149,15 @@ class Explanation:
 
     def _flipping(self) -> list[str]:
         if not self.flips:
-            return ["No change of one or two columns within what was seen would change the decision."]
+            which = f" other than {', '.join(map(_word, self.fixed))}" if self.fixed else ""
+            return [f"No change of one or two columns{which} within what was seen would change the decision."]
         first, *others = self.flips
-        return [f"Nearest change: {first}.", *(f"Or: {flip}." for flip in others)]
+        return [f"Nearest change: {_word(first)}.", *(f"Or: {_word(flip)}." for flip in others)]
+
+
+def _word(text: object) -> str:
+    """A user's text on one line."""
+    return " ".join(str(text).split())
 
 
 def explain(
