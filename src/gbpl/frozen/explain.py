@@ -177,16 +177,13 @@ def explain(
     number, default = int(policy.choices(x[None]).action[0]), policy.rule.default
     net = np.where(np.arange(len(gain)) == default, -np.inf, gain - np.array(prices))
     about = int(np.argmax(net)) if number == default else number
-    moved, error, mode = _shapley(policy, x, players, about, seed)
-    reference_gain = float(policy.expected_gain(policy.mean[None])[0, about])
-    moved = _efficient(moved, float(gain[about]) - reference_gain)
+    moved, error, mode, ends = _shapley(policy, x, players, about, seed)
     order = np.argsort(-np.abs(moved), kind="stable").tolist()
     may_change = [players[at] for at in order if players[at].name not in fixed]
     labels, share = policy.actions_.tolist(), None if decided.draw_share is None else decided.draw_share[0]
     return Explanation(
         decided=labels[number], default=labels[default], draw_share=None if share is None else float(share[number]),
-        level=level, about=labels[about], gain=float(gain[about]), reference_gain=reference_gain, mode=mode,
-        fixed=fixed,
+        level=level, about=labels[about], gain=ends[1], reference_gain=ends[0], mode=mode, fixed=fixed,
         gains=tuple(
             ActionGain(
                 label, float(gain[a]), None if interval is None else float(interval.low[0, a]),
@@ -205,8 +202,11 @@ def explain(
 
 def _shapley(
     policy: NumpyPolicy, x: Float[np.ndarray, " feature"], players: Sequence[Player], about: int, seed: int
-) -> tuple[Float[np.ndarray, " player"], Float[np.ndarray, " player"], str]:
-    """Contribution of each column to the gain of an action, its standard error, and how it was found."""
+) -> tuple[Float[np.ndarray, " player"], Float[np.ndarray, " player"], str, tuple[float, float]]:
+    """Contribution of each column to the gain of an action, its standard error, how it was found, and both ends.
+
+    The ends are computed together with the coalitions between them, so that not even rounding is left over.
+    """
     kept = np.arange(len(x)) if policy.columns is None else np.asarray(policy.columns)
     differ = np.zeros(len(x), bool)
     differ[kept] = x[kept] != policy.mean[kept]
@@ -217,10 +217,13 @@ def _shapley(
         owner[players[at].at] = number
     if len(active) <= MOST_PLAYERS:
         rows = np.where(coalitions(len(active))[:, owner] & (owner >= 0), x, policy.mean) if active else x[None]
-        moved[active] = from_table(policy.expected_gain(rows)[:, about])
-        return moved, error, EXACT
-    moved[active], error[active], mode = _many(policy, x, owner, len(active), about, seed)
-    return moved, error, mode
+        values = policy.expected_gain(rows)[:, about]
+        moved[active] = from_table(values)
+        return moved, error, EXACT, (float(values[0]), float(values[-1]))
+    some, error[active], mode = _many(policy, x, owner, len(active), about, seed)
+    start, end = policy.expected_gain(np.stack([policy.mean, x]))[:, about].tolist()
+    moved[active] = _efficient(some, end - start)
+    return moved, error, mode, (start, end)
 
 
 def _many(
