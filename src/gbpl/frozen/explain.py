@@ -32,7 +32,7 @@ __all__ = ["EXACT", "SAMPLED", "ActionGain", "Contribution", "Explanation", "exp
 
 EXACT, SAMPLED = "exact", "sampled"
 MOST_PLAYERS = 12  # 4,096 coalitions: a twentieth of a second
-ROWS, LEAST_PAIRS = 1 << 14, 32  # of coalitions along random orders; pairs of orders at least
+ROWS, LEAST_PAIRS = 1 << MOST_PLAYERS, 64  # of coalitions along random orders; pairs of orders at least
 SHOWN = 8  # columns in the text
 
 
