@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import permutations, product
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm, t
 
 import gbpl
 from gbpl import SavedPolicy
 from gbpl.decisions.decisions import Rule
-from gbpl.decisions.gain import GainSlope
+from gbpl.decisions.gain import GainSlope, t_reach
 from gbpl.frozen.committee import Effects, Part
 from gbpl.frozen.explain import EXACT, SAMPLED, Explanation
 from gbpl.frozen.seen import Seen
@@ -250,6 +252,37 @@ def test_two_columns_are_changed_where_one_is_not_enough() -> None:
     assert policy.predict(row | {"region": "north", "member": True}) == ["mail"]
 
 
+def test_the_nearest_pair_of_numbers_is_found() -> None:
+    """0.3 x + 0.3 y - 1.25 is positive for none of the values of one that were seen."""
+    line = Networks((), np.array([[[0.3], [0.3], [-1.25]]], np.float32))
+    policy = SavedPolicy(
+        [Part(line, np.ones(1))], squashing="tanh", mean=np.zeros(2), scale=np.ones(2), actions=np.arange(2),
+        gain=GainSlope(1.0, 0.1), seen=Seen(np.full(2, -2.0), np.full(2, 3.0), np.zeros(2, bool)),
+    )  # fmt: skip
+    flip = policy.explain([0.0, 0.1]).flip
+    assert flip is not None
+    assert len(flip.changes) == 2
+    nearest = (1.25 / 0.3 - 0.1) / np.sqrt(2.0)  # straight to the line x + y = 1.25 / 0.3
+    assert nearest <= flip.distance <= nearest + 0.25
+    assert policy.predict(np.array(flip.features)) == [1]
+
+
+def test_a_rounded_number_still_flips() -> None:
+    """Mail from 53.17 to 53.77 only: 54 has fewer digits, and does not flip."""
+    feature, threshold = np.zeros((1, 1, 3), np.int32), np.array([[[53.17, 0.0, 53.77]]], np.float32)
+    value = np.array([-1.0, -1.0, 1.0, -1.0], np.float32).reshape(1, 1, 4, 1)
+    forest = Forests(feature, threshold, value, np.zeros(1, np.int32), np.array([[[1.0], [0.0]]], np.float32))
+    policy = SavedPolicy(
+        [Part(forest, np.ones(1))], squashing="clip", mean=np.zeros(1), scale=np.ones(1), actions=np.arange(2),
+        gain=GainSlope(1.0, 0.1), seen=Seen(np.zeros(1), np.full(1, 100.0), np.zeros(1, bool)),
+    )  # fmt: skip
+    assert policy.predict([[54.0], [53.5]]).tolist() == [0, 1]
+    flip = policy.explain([20.0]).flip
+    assert flip is not None
+    assert flip.changes == (("feature 0", "20", "53.2"),)
+    assert policy.predict([53.2]) == [1]
+
+
 @pytest.mark.parametrize("kind", ["forests", "networks"])
 def test_flips_are_decided_so_and_none_is_nearer(kind: str) -> None:
     """Against a much finer grid; a forest may have an island between two values of ours."""
@@ -294,10 +327,10 @@ def test_prices_and_intervals_are_those_of_the_policy() -> None:
     gain, low, high = policy.expected_gain(x, level=0.8)
     assert [one.gain for one in why.gains] == gain[0].tolist()
     assert [(one.low, one.high) for one in why.gains] == list(zip(low[0].tolist(), high[0].tolist(), strict=True))
-    from scipy.stats import t
-
-    wide = policy.expected_gain(x, level=0.95)
-    assert_allclose((high - low)[0, 1:] / (wide.high - wide.low)[0, 1:], t.ppf(0.9, 4) / t.ppf(0.975, 4), rtol=0.2)
+    assert_allclose(t_reach(0.8, 4), t.ppf(0.9, 4))
+    assert_allclose(t_reach(0.8, None), norm.ppf(0.9))
+    old = policy_of(form, squashing="softmax", features=4, effects=replace(effects, freedom=None), rule=policy.rule)
+    assert np.all((high - low)[0, 1:] > 1.05 * np.subtract(*old.expected_gain(x, level=0.8)[:0:-1])[0, 1:])
     assert "with 80 % intervals:" in str(why)
     assert "and its price is 0.5" in str(why)
     with pytest.raises(ValueError, match=r"level must be between 0 and 1, got 1\.0; try 0\.9"):
