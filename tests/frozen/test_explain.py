@@ -139,6 +139,22 @@ def test_many_columns_are_sampled_within_their_error_where_something_is(squashin
     assert not np.array_equal(by_column(again), by_column(why))
 
 
+@pytest.mark.parametrize(("squashing", "count", "size"), [("clip", 2, 0.3), ("project", 3, 0.1)])
+def test_a_closed_form_is_not_used_where_a_coalition_is_squashed(squashing: str, count: int, size: float) -> None:
+    """Lines alone, of which the sum is beyond the bounds for some coalitions."""
+    policy = policy_of(
+        form_of("lines", np.random.default_rng(12), 13, 1 if count == 2 else count, size),
+        squashing=squashing,
+        features=13,
+    )
+    x = policy.mean + 2.0 * policy.scale * np.random.default_rng(13).choice([-1.0, 1.0], 13)
+    why = policy.explain(x)
+    table = table_of(policy, x, policy.actions_.tolist().index(why.about))
+    error = np.array([{one.column: one.se for one in why.contributions}[f"feature {j}"] for j in range(13)])
+    assert why.mode == SAMPLED
+    assert np.abs(by_column(why) - from_table(table)).max() < 4.5 * error.max()
+
+
 def test_columns_that_change_nothing_have_nothing() -> None:
     """The members see two of three columns, and a row is average in one of them."""
     rng = np.random.default_rng(6)
@@ -365,6 +381,8 @@ def test_what_cannot_be_explained_is_refused() -> None:
         policy_of(form, squashing="tanh", features=2, gain=None).explain([0.0, 1.0])
     with pytest.raises(ValueError, match="intervals of gains need a policy that averages zetas"):
         policy.expected_gain([0.0, 1.0], level=0.9)
+    with pytest.raises(ValueError, match="level must be between 0 and 1, got 90"):
+        policy.explain([0.0, 1.0], level=90)
 
 
 @pytest.mark.parametrize("name", ["forests", "networks", "table"])

@@ -170,6 +170,8 @@ def explain(
     if unknown:
         listed = ", ".join(player.name for player in players[:20])
         raise ValueError(f"fixed names {unknown[0]!r}, which is no column of the policy; it has {listed}")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, got {level}; try 0.9")
     drawn = policy.effects is not None and policy.effects.draw_count > 0
     interval = policy.expected_gain(x[None], level=level) if drawn else None
     gain, decided = policy.expected_gain(x[None])[0], policy.decide(x[None])
