@@ -43,6 +43,7 @@ from .decisions.rules import defer_rule as defer_rule
 from .decisions.rules import disagreement as disagreement
 from .decisions.rules import map_rule as map_rule
 from .decisions.rules import threshold_rule as threshold_rule
+from .frozen.explain import Explanation as Explanation
 
 # Keep
 from .frozen.file import SavedPolicy as SavedPolicy

@@ -605,3 +605,31 @@ def test_check_tells_what_would_break_it(capsys: pytest.CaptureFixture[str], tmp
         "balance of the log",
         "columns after the action",
     ]
+
+
+def test_decide_explains_rows(fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "decisions.csv"
+    files = on(fitted, "made/policy.gbpl", "next.parquet")
+    done = run(capsys, "decide", *files, "-o", out, "--explain", "17", "3", "--fixed", "sex")
+    assert (done.code, done.err) == (0, "")
+    policy, rows = gbpl.load(fitted / "made" / "policy.gbpl"), people(300, seed=1)
+    beside = json.loads((tmp_path / "decisions.explained.json").read_text(encoding="utf-8"))
+    for made, number in zip(beside, (17, 3), strict=True):
+        why = policy.explain({name: values[number] for name, values in rows.items()}, fixed=["sex"])
+        assert made == json.loads(as_json_text({"row": number} | why.to_dict() | {"text": str(why)}))
+        assert f"Row {number}\nDecided: {why.decided}" in done.out
+    assert read(out)["action"].to_pylist()[17] == beside[0]["decided"]
+    assert "decisions.explained.json" in done.out
+    answer = json.loads(run(capsys, "decide", *files, "-o", out, "--explain", "3", "--json").out)
+    assert answer["explained"][0]["row"] == 3
+    for given, words in (
+        (["--explain", "300"], "--explain names row 300, and next.parquet has 300 rows, counted from 0"),
+        (["--explain", "-1"], "--explain takes row numbers, 0 for the first, got -1"),
+        (["--explain", "1", "--fixed", "height"], "--fixed names 'height', which the policy does not use"),
+        (["--fixed", "age"], "--fixed is for the changes of --explain"),
+        (["--explain", "1", "--engine", "ray"], "--explain reads rows of one file, which a cluster does not"),
+    ):
+        refused = run(capsys, "decide", *files, "-o", tmp_path / "none.csv", *given)
+        assert refused.code == 2
+        assert words in refused.err
+        assert not (tmp_path / "none.csv").exists()

@@ -774,7 +774,7 @@ def written(policy, version, settings, arrays):
         "actions": ["none", "mail", "call"], "features": None, "slope": [policy.gain.slope, policy.gain.se],
         "rule": {"default": 0, "defer": 1.0, "prices": []}, "encoder": None, "summary": None,
     }  # fmt: skip
-    settings |= {"fingerprint": policy.fingerprint_.to_json()}
+    settings |= {"fingerprint": policy.fingerprint_.to_json(), "seen": policy.seen.to_json()}
     arrays |= {"mean": policy.mean, "scale": policy.scale}
     header = {"format": version, "sha256": _digest(json.dumps(settings), arrays), "policy": json.dumps(settings)}
     return save(arrays, metadata={"gbpl policy": json.dumps(header)})
@@ -824,6 +824,8 @@ def test_a_policy_of_averaged_zetas_is_written_with_its_effects(draws, tmp_path)
         "parts": [{"kind": "networks", "activation": "tanh", "gain": 1.0, "knots": 0}], "squashing": "softmax",
         "effects": {"slope": effect.slope / effect.unit, "knots": 0},
     }  # fmt: skip
+    if draws:
+        settings["effects"]["freedom"] = fitted("three").posterior().freedom
     arrays = {
         "part0/weights": part.weights, "part0/last": part.form.last, "part0/hidden0": part.form.hidden[0],
         "part0/hidden1": part.form.hidden[1], "effects/level": effect.level / effect.unit,
@@ -1137,3 +1139,23 @@ def test_saving_is_whole_or_not_at_all(file, tmp_path, monkeypatch):
     for wrong in (tmp_path, tmp_path / "no" / "p"):
         with pytest.raises(ValueError, match="folder"):
             policy.save(wrong)
+
+
+@pytest.mark.parametrize("name", ["binary", "three", "three, forest"])
+def test_an_explanation_of_the_saved_policy_is_that_of_the_estimator(name, tmp_path):
+    policy = fitted(name)
+    policy.save(tmp_path / "p")
+    loaded = gbpl.load(tmp_path / "p")
+    for row in NEW[:3]:
+        ours, theirs = policy.explain(row), loaded.explain(row)
+        assert ours.to_dict() == theirs.to_dict()
+        assert ours.decided == policy.predict(row[None])[0]
+        expected = policy.expected_gain(row[None], level=0.9)
+        for end in ("gain", "low", "high"):
+            found = [getattr(one, end) for one in ours.gains]
+            assert_allclose(found, getattr(expected, end)[0], rtol=1e-4, atol=1e-5)
+    other = policy.explain(NEW[0], default="mail", level=0.5)
+    assert other.default == "mail"
+    assert_allclose(other.gains[0].low, policy.expected_gain(NEW[:1], default="mail", level=0.5).low[0, 0], atol=1e-5)
+    with pytest.raises(ValueError, match="default must be one of the actions"):
+        policy.explain(NEW[0], default="fax")

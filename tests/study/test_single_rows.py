@@ -36,12 +36,27 @@ def _written(number: float) -> set[str]:
     return {repr(float(number)), f"{number:,.2f}", f"{number:.2f}", f"{number:,.10g}", f"{number:.10g}"}
 
 
+def _check_explained(study: Any, age: float) -> None:
+    """Neither the explanations nor what was seen of a feature give the highest age away."""
+    rows = study.summary["explained"]["rows"]
+    assert len(rows) > 2
+    assert min(row["rows"] for row in rows) >= SMALLEST_GROUP
+    values = [one["value"] for row in rows for one in row["contributions"] if one["column"] == "age"]
+    changes = [change for row in rows for flip in row["flips"] for change in flip["changes"]]
+    values += [change[end] for change in changes for end in ("from", "to") if change["column"] == "age"]
+    assert values
+    assert all(float(value) < age for value in values)
+    place = study.policy.encoder.names.index("age")
+    assert study.policy.seen.high[place] < age
+
+
 def test_a_single_deferred_row_is_in_no_file(table: dict[str, Any], tmp_path: Path) -> None:
     first = quick_learn(table, **ROLES)
     levels = np.unique(first.decisions.disagreement)
     study = quick_learn(table, **ROLES, defer=float(levels[-2:].mean()))
     assert 1 <= study.decisions.deferred.sum() < 10, "few people are deferred"
     assert study.summary["review"] == []
+    _check_explained(study, 87.0)
     study.save(tmp_path / "p.gbpl")
     study.report(tmp_path / "r.html")
     for file in ("p.gbpl", "r.html"):

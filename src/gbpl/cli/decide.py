@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from gbpl.cli.console import (
     Encoding,
     Json,
     Screen,
+    as_json_text,
     guarded,
     held,
     print_json,
@@ -22,8 +24,10 @@ from gbpl.cli.console import (
     table,
     verbatim,
 )
+from gbpl.runtime.files import check_target, write_text
 
 if TYPE_CHECKING:
+    from gbpl.frozen.explain import Explanation
     from gbpl.frozen.file import SavedPolicy
     from gbpl.report.advice import Advice
     from gbpl.study.decide_file import Decided
@@ -59,6 +63,17 @@ def decide(
             "not given.",
         ),
     ] = None,
+    explain: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="ROW...",
+            help="Say why these rows are decided so, by number, 0 for the first; also as JSON in a file.",
+        ),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN...", help="With --explain: columns that nobody can change, such as an age."),
+    ] = None,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,
     engine: Annotated[
@@ -81,10 +96,18 @@ def decide(
         )
     with held():
         from gbpl.frozen.file import load
-        from gbpl.study.decide_file import decide_file
-    loaded = load(policy)
+        from gbpl.study.decide_file import decide_file, needed_columns
+        from gbpl.study.explain_file import check_explained, explain_file
+    loaded, rows = load(policy), explain or []
+    check_explained(rows, needed_columns(loaded)[0], fixed or ())
+    beside = out.with_suffix(".explained.json")
+    if rows and engine != "local":
+        raise ValueError("--explain reads rows of one file, which a cluster does not; leave --engine out")
+    if rows:
+        check_target(beside)
     if out.exists() and os.path.samefile(out, policy):
         raise ValueError(f"{out} is the policy itself; write to another file")
+    whys = explain_file(loaded, new, rows, fixed=fixed or (), encoding=encoding, delimiter=delimiter) if rows else {}
     with progress_bar() as bar:
         task = bar.add_task("deciding", total=None)
         decided = decide_file(
@@ -92,12 +115,26 @@ def decide(
             progress=lambda done, total: bar.update(task, completed=done, total=total), engine=engine, review=review,
         )  # fmt: skip
     advised = _advice(loaded)
+    explained = [{"row": row} | why.to_dict() | {"text": str(why)} for row, why in whys.items()]
+    if rows:
+        write_text(beside, as_json_text(explained) + "\n")
     if as_json:
-        print_json(decided.to_dict() | {"advice": None if advised is None else advised.to_dict(), "file": str(out)})
+        known = {"advice": None if advised is None else advised.to_dict(), "file": str(out)}
+        print_json(decided.to_dict() | known | ({"explained": explained} if rows else {}))
         return
     if advised is not None and advised.against:
         stderr().say(f"[yellow]The report of this policy advises otherwise:[/] {verbatim(advised)}")
     _print_counts(stdout(), decided, loaded, out)
+    _print_explained(stdout(), whys, beside)
+
+
+def _print_explained(console: Screen, whys: Mapping[int, Explanation], beside: Path) -> None:
+    for row, why in whys.items():
+        console.print(f"\n[bold]Row {row}[/]")
+        for line in str(why).split("\n"):
+            console.say(verbatim(line))
+    if whys:
+        console.print(f"\nWritten: {verbatim(beside)}", soft_wrap=True)
 
 
 def _advice(policy: SavedPolicy) -> Advice | None:

@@ -9,6 +9,7 @@ does not differ from zero, the data do not support the order.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["GainInterval", "GainSlope", "gain_slope", "row_products", "slope_with_error"]
+__all__ = ["GainInterval", "GainSlope", "gain_slope", "row_products", "slope_with_error", "t_reach"]
 
 CHUNK = 65_536
 
@@ -27,6 +28,21 @@ class GainInterval(NamedTuple):
     gain: Float[np.ndarray, "row action"]
     low: Float[np.ndarray, "row action"]
     high: Float[np.ndarray, "row action"]
+
+
+def t_reach(level: float, freedom: int | None) -> float:
+    """How many standard errors an interval reaches to each side: Student's t, or normal if `freedom` is not known.
+
+    >>> round(t_reach(0.95, 4), 2), round(t_reach(0.95, None), 2)
+    (2.78, 1.96)
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, got {level}; try 0.9")
+    if freedom is None:
+        return NormalDist().inv_cdf(0.5 + level / 2)
+    from scipy.special import stdtrit  # a frozen policy decides without
+
+    return float(stdtrit(max(freedom, 1), 0.5 + level / 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from gbpl.certificates.certificate import DRAWS, Certificate, CertificateSetting
 from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate, held_out_certificate
 from gbpl.certificates.theorem import RiskBound, risk_bound
 from gbpl.checks.finding import CheckReport
+from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
 from gbpl.estimators.base import Policy
@@ -20,9 +21,11 @@ from gbpl.estimators.check import check_training
 from gbpl.estimators.summary import PolicySummary, summarize_policy
 from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
+from gbpl.frozen.explain import Explanation
 from gbpl.frozen.file import SavedPolicy
 from gbpl.frozen.freeze import freeze
 from gbpl.frozen.onnx import to_onnx
+from gbpl.frozen.seen import FEWEST, Seen
 from gbpl.posterior.committee import CommitteePosterior
 from gbpl.posterior.effect import Effect
 from gbpl.posterior.eta import EtaChoice
@@ -203,10 +206,7 @@ class FittedPolicy(Policy):
         check_is_fitted(self)
         if self.gain_slope_ is None:
             raise ValueError("expected_gain needs a committee, got committee=None; its slope is estimated out of fold")
-        labels = self.actions_.tolist()
-        if default is not None and default not in labels:
-            raise ValueError(f"default must be one of the actions {labels}, got {default!r}")
-        number = 0 if default is None else labels.index(default)
+        number = self._action_number(default)
         if X is not None:
             gain = self.gain_slope_.gains(self._deviation(X), number)
         else:
@@ -267,6 +267,26 @@ class FittedPolicy(Policy):
             deviation = self._deviation(X)
         scores = np.asarray(self.surrogate_.scores_of_policy(policy_of_deviation(deviation)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def explain(
+        self, X: Any, *, fixed: Sequence[str] = (), default: Any = None, level: float = 0.9, seed: int = 0
+    ) -> Explanation:
+        """Why one row is decided as it is: how sure, what each action brings, what moved it, and what would flip it.
+
+        Gains are over the `default` action (the first if None); the rest is as in `SavedPolicy.explain`.
+        """
+        number = self._action_number(default)
+        frozen = self.frozen()
+        return frozen.with_study(rule=Rule(number), encoder=frozen.encoder, summary=None).explain(
+            X, fixed=fixed, level=level, seed=seed
+        )
+
+    def _action_number(self, label: Any) -> int:
+        check_is_fitted(self)
+        labels = self.actions_.tolist()
+        if label is not None and label not in labels:
+            raise ValueError(f"default must be one of the actions {labels}, got {label!r}")
+        return 0 if label is None else labels.index(label)
 
     # -- value --------------------------------------------------------------------------------------------
 
@@ -377,10 +397,11 @@ class FittedPolicy(Policy):
         rows = ("_training", "pseudo_outcomes_")
         return {name: value for name, value in super().__getstate__().items() if name not in rows}
 
-    def frozen(self, *, draws: int = 400) -> SavedPolicy:
+    def frozen(self, *, draws: int = 400, smallest_group: int = FEWEST) -> SavedPolicy:
         """The policy without its training rows: what `save` writes, deciding with numpy alone.
 
-        `draws` from the posterior are kept with it if the training rows are still available; 0 for none.
+        `draws` from the posterior are kept with it if the training rows are still available; 0 for none. So are, for
+        each feature, rounded ends of its values that at least `smallest_group` rows lie beyond.
         """
         check_is_fitted(self)
         if draws < 0:
@@ -394,6 +415,7 @@ class FittedPolicy(Policy):
             posterior=self.posterior() if draws and here else None, draws=draws, gain=self.gain_slope_,
             effect=self.effect_, encoder=getattr(self, "encoder_", None),
             fingerprint=getattr(self, "fingerprint_", None),
+            seen=None if training is None else Seen.of(training.feedback.x, smallest_group),
         )  # fmt: skip
 
     def monitor(self, **settings: Any) -> Monitor:

@@ -45,7 +45,7 @@ class Effects:
 
     The deviation that is played is slope d(x) + level. A draw weighs the members, part after part, by `draw_weight`,
     and adds functions of the features times `draw_coefficient`: phi, of lines or of curves with `knots`, and below it
-    the rough `functions`.
+    the rough `functions`. `freedom` are the degrees of freedom of their spread; None: not known, as in earlier files.
     """
 
     slope: float
@@ -54,6 +54,7 @@ class Effects:
     functions: Float[np.ndarray, "feature_and_one function"] | None = None
     draw_weight: Float[np.ndarray, "draw member"] | None = None
     draw_coefficient: Float[np.ndarray, "draw basis_and_function action"] | None = None
+    freedom: int | None = None
 
     @property
     def draw_count(self) -> int:
@@ -85,11 +86,7 @@ class _ReadyEffects:
 
         `loss` is filled with what each action is expected to lose.
         """
-        phi = effect_basis(x, self.knots, self.width).astype(np.float32)
-        basis = np.concatenate([phi, rough_basis(x, self.functions)], axis=1)
-        drawn = (basis @ self.coefficient).reshape(len(x), self.count, -1)
-        members = np.ascontiguousarray(advantages.transpose(1, 2, 0), np.float32)
-        drawn += members @ self.weight
+        drawn = self.draws(x, advantages)
         if prices is not None:
             drawn -= prices[:, None]
         if loss is not None:
@@ -104,6 +101,17 @@ class _ReadyEffects:
             taken[:, action] = np.count_nonzero(best, axis=1)
             free &= ~best
         return taken
+
+    def draws(
+        self, x: np.ndarray, advantages: Float[np.ndarray, "member row action"]
+    ) -> Float[np.ndarray, "row action draw"]:
+        """Draws of the effect of each action, up to a constant of the row."""
+        phi = effect_basis(x, self.knots, self.width).astype(np.float32)
+        basis = np.concatenate([phi, rough_basis(x, self.functions)], axis=1)
+        drawn = (basis @ self.coefficient).reshape(len(x), self.count, -1)
+        members = np.ascontiguousarray(advantages.transpose(1, 2, 0), np.float32)
+        drawn += members @ self.weight
+        return drawn
 
 
 class _ReadyPart:
@@ -211,6 +219,20 @@ class Committee:
                     list(pool.map(compute, starts))
         return deviation, taken
 
+    def effects_drawn(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row action draw"] | None:
+        """Draws of the effect of each action in outcome units, up to a constant of the row; None where there are none.
+
+        For few rows: all of their draws are in memory.
+        """
+        if self.drawn is None:
+            return None
+        x = self.standardized(x)
+        return self.drawn.draws(x, np.concatenate([part.advantages(x, None, None) for part in self.parts]))
+
+    def standardized(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row kept"]:
+        """Rows as members see them."""
+        return (((x if self.columns is None else x[:, self.columns]) - self.mean) / self.scale).astype(np.float32)
+
     def _block(
         self,
         x: np.ndarray,
@@ -219,7 +241,7 @@ class Committee:
         prices: np.ndarray | None,
         loss: np.ndarray | None,
     ) -> None:
-        x = (((x if self.columns is None else x[:, self.columns]) - self.mean) / self.scale).astype(np.float32)
+        x = self.standardized(x)
         by_part = [part.advantages(x, None if self.drawn is not None else taken, prices) for part in self.parts]
         advantages = by_part[0] if len(by_part) == 1 else np.concatenate(by_part)
         deviation += (self.weights @ advantages.reshape(len(advantages), -1)).reshape(deviation.shape)

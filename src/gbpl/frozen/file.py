@@ -163,7 +163,8 @@ def _content(policy: SavedPolicy) -> bytes:
             arrays |= {f"part{number}/{name}": array for name, array in _part_arrays(part).items()}
         settings = {"parts": [_settings(part.form) for part in parts], "squashing": policy.squashing}
     if effects is not None:
-        version, settings = 3, settings | {"effects": {"slope": effects.slope, "knots": effects.knots}}
+        known = {} if effects.freedom is None else {"freedom": effects.freedom}
+        version, settings = 3, settings | {"effects": {"slope": effects.slope, "knots": effects.knots, **known}}
         of_effects = {name: getattr(effects, name) for name in EFFECTS}
         arrays |= {f"effects/{name}": array for name, array in of_effects.items() if array is not None}
     if columns is not None:
@@ -180,6 +181,8 @@ def _content(policy: SavedPolicy) -> bytes:
     }  # fmt: skip
     if policy.fingerprint_ is not None:
         settings |= {"fingerprint": policy.fingerprint_.to_json()}
+    if policy.seen is not None:
+        settings |= {"seen": policy.seen.to_json()}
     if policy.certificate is not None and not (policy.summary or {}).get("certificate"):
         settings["certificate"] = plain(policy.certificate)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}

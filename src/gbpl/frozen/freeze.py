@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gbpl.decisions.gain import GainSlope
     from gbpl.feedback.fingerprint import Fingerprint
     from gbpl.feedback.standardize import Standardizer
+    from gbpl.frozen.seen import Seen
     from gbpl.posterior.effect import Effect
     from gbpl.posterior.posterior import Posterior
     from gbpl.surrogates import Surrogate
@@ -87,6 +88,7 @@ def freeze(
     effect: Effect | None = None,
     encoder: Encoder | None = None,
     fingerprint: Fingerprint | None = None,
+    seen: Seen | None = None,
 ) -> SavedPolicy:
     """A `SavedPolicy` from the parts of a fitted one; `draws` of the posterior go with it."""
     squashing, width = _squashing(surrogate), standardizer.width
@@ -116,6 +118,7 @@ def freeze(
         gain=gain,
         encoder=encoder,
         fingerprint=fingerprint,
+        seen=seen,
         effects=None if effect is None else _effects(effect, posterior, draws, [numbers for _, numbers in forms]),
     )
 
@@ -132,4 +135,5 @@ def _effects(effect: Effect, posterior: Any, draws: int, order: list[np.ndarray]
         functions=rough_functions(posterior.standardizer.width, drawn["rough"].shape[1]),
         draw_weight=np.ascontiguousarray(drawn["weight"][:, np.concatenate(order)]),
         draw_coefficient=np.concatenate([drawn["coefficient"], drawn["rough"]], axis=1),
+        freedom=posterior.freedom,
     )

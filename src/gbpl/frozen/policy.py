@@ -11,7 +11,7 @@ import numpy as np
 
 from gbpl.decisions.capacity import priced_action
 from gbpl.decisions.decisions import Decisions, Rule
-from gbpl.decisions.gain import GainSlope
+from gbpl.decisions.gain import GainInterval, GainSlope, t_reach
 from gbpl.decisions.rules import disagreement, largest
 from gbpl.feedback.reach import beyond_reach, check_reach
 from gbpl.frozen.committee import Committee, Effects, Part
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
     from gbpl.feedback.fingerprint import Fingerprint
+    from gbpl.frozen.explain import Explanation
+    from gbpl.frozen.seen import Seen
     from gbpl.tables.encoder import Encoder
 
 __all__ = ["NumpyPolicy"]
@@ -38,7 +40,7 @@ class NumpyPolicy:
     It takes what the policy was fitted to: an array or frame of features, or, where it was learned from a table with an
     encoder, such a table. One row may come alone: as a list of its features, or as a dict of its columns; several as a
     list of such dicts. `parts` are the members of each model, and `squashing` takes their raw outputs to a policy.
-    `fingerprint_` is of the training rows, None where it is not known.
+    `fingerprint_` is of the training rows, `seen` where their features lay; None where it is not known.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class NumpyPolicy:
         summary: Mapping[str, Any] | None = None,
         fingerprint: Fingerprint | None = None,
         certificate: Mapping[str, Any] | None = None,
+        seen: Seen | None = None,
     ) -> None:
         self.parts, self.squashing, self.mean, self.scale = tuple(parts), squashing, mean, scale
         if columns is not None and np.array_equal(columns, np.arange(len(mean))):
@@ -72,7 +75,7 @@ class NumpyPolicy:
         self._committee = Committee(self.parts, squashing, mean, scale, len(actions), effects, columns)
         self.rule = Rule() if rule is None else rule
         self.encoder, self.summary, self._certificate = encoder, summary, certificate
-        self.fingerprint_ = fingerprint
+        self.fingerprint_, self.seen = fingerprint, seen
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
@@ -169,12 +172,28 @@ class NumpyPolicy:
             raise ValueError("this policy was saved without posterior draws; save it where it was fitted, draws=400")
         return taken / self.draw_count
 
-    def expected_gain(self, X: Any) -> Float[np.ndarray, "row action"]:
-        """What each action is expected to gain over the default one of the rule, in outcome units."""
-        gain = self._gain(self._committee.apply(self._within_reach(X), draws=False)[0])
+    def expected_gain(self, X: Any, *, level: float | None = None) -> Any:
+        """What each action is expected to gain over the default one of the rule, in outcome units.
+
+        With a `level` it is a `GainInterval`, as that of the estimator: the ends of the intervals are mean and spread
+        of the draws in the file, by Student's t. For some thousand rows at a time.
+        """
+        x = self._within_reach(X)
+        gain = self._gain(self._committee.apply(x, draws=False)[0])
         if gain is None:
             raise ValueError("this policy was fitted without a committee, so its gains are not known; fit it with one")
-        return gain
+        if level is None:
+            return gain
+        reach = t_reach(level, None if self.effects is None else self.effects.freedom)
+        drawn = self._committee.effects_drawn(x)
+        if drawn is None:
+            raise ValueError(
+                "intervals of gains need a policy that averages zetas (zeta='auto', eta='auto', a committee), saved "
+                "with posterior draws; fit it with GBPL(), or leave level out"
+            )
+        over = drawn - drawn[:, [self.rule.default]]
+        mean, error = over.mean(axis=2), reach * over.std(axis=2, ddof=1)
+        return GainInterval(gain, np.minimum(mean - error, gain), np.maximum(mean + error, gain))
 
     def _gain(self, deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"] | None:
         return None if self.gain is None else self.gain.gains(deviation, self.rule.default)
@@ -211,6 +230,19 @@ class NumpyPolicy:
         names = getattr(self, "feature_names_in_", [f"feature {number}" for number in range(len(self.mean))])
         listed = list(names) if self.encoder is None else self.encoder.names
         return [str(listed[number]) for number in (range(len(listed)) if self.columns is None else self.columns)]
+
+    def explain(self, X: Any, *, fixed: Sequence[str] = (), level: float = 0.9, seed: int = 0) -> Explanation:
+        """Why one row is decided as it is: how sure, what each action brings, what moved it, and what would flip it.
+
+        Columns named in `fixed` cannot be changed, and no flip changes them. `level` is that of the intervals of gains,
+        and `seed` that of the orders of columns where there are too many to try all (`frozen.explain`).
+        """
+        from gbpl.frozen.explain import explain  # deciding does without
+
+        x = self._within_reach(X)
+        if len(x) != 1:
+            raise ValueError(f"explain is about one row, got {len(x)}; call it for each of them")
+        return explain(self, x[0], fixed=fixed, level=level, seed=seed)
 
     def review_value(self, X: Any) -> Float[np.ndarray, " row"]:
         """What a person's look at each row is worth at most, in outcome units: the expected loss of the decision.

@@ -11,6 +11,7 @@ from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.feedback.fingerprint import Fingerprint
 from gbpl.frozen.committee import Effects, Part
+from gbpl.frozen.seen import Seen
 from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
 from gbpl.report.schema import check_summary
 from gbpl.squashing import squashings
@@ -78,6 +79,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
         "rule": _rule(settings["rule"], len(actions)), "encoder": encoder, "summary": settings["summary"],
         "fingerprint": None if settings.get("fingerprint") is None else Fingerprint.from_json(settings["fingerprint"]),
         "certificate": settings.get("certificate"),
+        "seen": None if settings.get("seen") is None else Seen.from_json(settings["seen"], width),
         "effects": _effects(settings.get("effects"), of_effects, version, seen, parts, len(actions)),
     }  # fmt: skip
 
@@ -161,6 +163,8 @@ def _effects(
     _expect(set(arrays) in ({"level"}, set(EFFECTS)), f"its effects hold the arrays {sorted(arrays)}")
     slope, knots = _number(settings["slope"], "slope"), settings["knots"]
     _expect(type(knots) is int and (knots == 0 or knots in KNOTS), f"the knots of its effects are {knots!r:.40}")
+    freedom = settings.get("freedom")
+    _expect(freedom is None or (type(freedom) is int and freedom >= 0), f"its freedom is {freedom!r:.40}")
     _expect(arrays["level"].shape == (count,), "its effects do not have a level for each action")
     if len(arrays) > 1:
         functions, weight, drawn = (arrays[name] for name in EFFECTS[1:])
@@ -171,7 +175,7 @@ def _effects(
         fine = drawn.shape[0] == len(weight) and drawn.shape[2] == count
         _expect(fine and drawn.shape[1] - functions.shape[1] in rows, "a draw has no coefficients")
         _expect(all(part.draws is None for part in parts), "it has draws of two kinds")
-    return Effects(slope, knots, *(arrays.get(name) for name in EFFECTS))  # type: ignore[arg-type]
+    return Effects(slope, knots, *(arrays.get(name) for name in EFFECTS), freedom)  # type: ignore[arg-type,call-arg]
 
 
 def _within(numbers: np.ndarray, count: int) -> bool:

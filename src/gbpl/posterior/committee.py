@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import t
 
+from gbpl.decisions.gain import t_reach
 from gbpl.fitting.apply import member_policies, row_blocks
 from gbpl.models.basis import effect_basis, rough_basis, rough_functions
 from gbpl.posterior.chains import to_arviz
@@ -205,7 +205,7 @@ class CommitteePosterior(Posterior):
         self, X: Any, level: float, default: int, *, draws: int | None = None, seed: int = 0
     ) -> tuple[Float[np.ndarray, "row action"], Float[np.ndarray, "row action"]]:
         """Ends of intervals of the gain of each action over the default: mean and spread of the draws, Student's t."""
-        reach = float(t.ppf(0.5 + level / 2, max(self.freedom, 1)))
+        reach = t_reach(level, self.freedom)
         ends = []
         for _, effect in self.effects(X, draws=draws, seed=seed):
             gain = effect - effect[:, :, [default]]

@@ -83,6 +83,26 @@ SCHEMA: dict[str, Any] = {
     "check": {
         "findings": [{"name": TEXT, "verdict": TEXT, "sentence": TEXT}], "level": NUMBER, "placebo_level": NUMBER,
     },
+    "explained": {
+        "level": NUMBER, "reference": TEXT,
+        "rows": [
+            {
+                **dict.fromkeys(("kind", "decided", "default", "about", "mode", "text"), TEXT),
+                **dict.fromkeys(("level", "gain", "reference_gain"), NUMBER),
+                "rows": WHOLE, "draw_share": SHARE, "fixed": TEXTS,
+                "others": {"columns": WHOLE, "contribution": NUMBER},
+                "gains": [
+                    {"action": TEXT, "draw_share": SHARE, **dict.fromkeys(("gain", "low", "high", "price"), NUMBER)}
+                ],
+                "contributions": [
+                    {**dict.fromkeys(("column", "value", "reference"), TEXT), "contribution": NUMBER, "se": NUMBER}
+                ],
+                "flips": [
+                    {"changes": [dict.fromkeys(("column", "from", "to"), TEXT)], "decided": TEXT, "distance": NUMBER}
+                ],
+            }
+        ],
+    },
     "settings": {},
     "versions": {},
     "seconds": NUMBER,

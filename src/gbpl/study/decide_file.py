@@ -27,7 +27,7 @@ from gbpl.tables.write import formulas, open_writer
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Decided", "decide_dataset", "decide_file", "needed_columns", "number_column"]
+__all__ = ["ROWS", "Decided", "batch_features", "decide_dataset", "decide_file", "needed_columns", "number_column"]
 
 ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
 BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
@@ -154,7 +154,7 @@ def number_column(batch: Any, name: str, first_row: int) -> Float[np.ndarray, " 
     return numbers
 
 
-def _features(policy: SavedPolicy, batch: Any, needed: Sequence[str], first_row: int) -> tuple[Any, Any]:
+def batch_features(policy: SavedPolicy, batch: Any, needed: Sequence[str], first_row: int) -> tuple[Any, Any]:
     """The numbers of a batch, and what was filled in."""
     if policy.encoder is None:
         return np.column_stack([number_column(batch, name, first_row) for name in needed]), {}
@@ -167,7 +167,7 @@ def _for_review(
     """Numbers of the `count` rows of a file where a person's look is worth most; as many are kept as are needed."""
     rows, values, first = np.zeros(0, np.int64), np.zeros(0), 0
     for batch in batches:
-        of_batch = policy.review_value(_features(policy, batch, needed, first)[0])
+        of_batch = policy.review_value(batch_features(policy, batch, needed, first)[0])
         rows = np.concatenate([rows, np.arange(first, first + len(of_batch))])
         values = np.concatenate([values, of_batch])
         first += len(of_batch)
@@ -186,7 +186,7 @@ def _decided(
     chosen: Int[np.ndarray, " chosen"] | None = None,
 ) -> dict[str, Any]:
     """The columns to write for a batch; `totals` grows by it. `chosen` are the rows of the file for a person."""
-    x, counts = _features(policy, batch, needed, totals.rows)
+    x, counts = batch_features(policy, batch, needed, totals.rows)
     totals.counts.update(counts)
     decided = policy.decide(x, defer=defer, review=None if chosen is None else 0)
     totals.counts.update(decided.counts)

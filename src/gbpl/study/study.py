@@ -24,9 +24,11 @@ from gbpl.frozen.file import SavedPolicy
 from gbpl.report.advice import advice
 from gbpl.report.reading import read
 from gbpl.report.text import study_text
+from gbpl.runtime.json import plain
 from gbpl.runtime.keywords import answer_keywords
 from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
+from gbpl.study.explained import explained
 from gbpl.study.options import Terms, Wording, certified_range, check_folds, checked_estimator, split_rows
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.study.who import SMALLEST_GROUP, check_smallest_group
@@ -201,7 +203,7 @@ def learn(
     warn_of(suspicions)
     with collected(notes):
         policy.set_params(actions=data.labels).fit_feedback(feedback.less(terms.cost or None))
-    frozen = policy.frozen()
+    frozen = policy.frozen(smallest_group=smallest)
     rule, decided = _ruled(policy, frozen, data, terms, notes)
     ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)
     if settings is not None:
@@ -222,6 +224,7 @@ def learn(
     )  # fmt: skip
     stage("summary")
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
+    summary["explained"] = plain(explained(ruled, data.feedback.x, smallest))
     if check:
         stage("checks")
         summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()
