@@ -12,16 +12,19 @@ from gbpl.value.guards import Guard, check_against, read_guards
 
 __all__ = ["TRADEOFFS", "Aims", "Objective"]
 
-TRADEOFFS = (np.inf, 4.0, 2.0, 1.0, 0.5, 0.25, 0.0)  # lambda of the points of a front, the most careful first
+TRADEOFFS = (np.inf, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.0)  # lambda of the points of a front, the most careful first
+
+TOLL = 2.0  # doubts that a row pays for leaving the default, see `Aims.objectives`
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """sum_j weights_j Y_j; `tradeoff` is lambda where it is a point of a front."""
+    """sum_j weights_j Y_j, less a `toll` for leaving the default; `tradeoff` is lambda on a front."""
 
     label: str
     tradeoff: float | None
     weights: tuple[float, ...]
+    toll: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +82,28 @@ class Aims:
             return tuple(-1.0 if weight < 0.0 else 1.0 for weight in self.weights)
         return (1.0, *(one.direction for one in self.guards))
 
-    def objectives(self, spreads: Sequence[float]) -> list[Objective]:
-        """What is fitted. With guards: Y_0 + lambda sum_g d_g (s_0 / s_g) Y_g, with d the direction, s the spread.
+    def objectives(self, spreads: Sequence[float], doubts: Sequence[float]) -> list[Objective]:
+        """What is fitted; with guards Y_0 + lambda sum_g (s_0 / s_g) (d_g Y_g - 2 k_g 1[a]), s the spreads, d directions.
 
-        Where lambda is infinite, the guarded outcomes alone.
+        1[a] is one but for the default action. Where lambda is infinite, the guarded outcomes count alone. A guard is
+        shown to hold by the limit of the change: with a share p of rows that leave the default, which puts the limit
+        k sqrt(p) away from the change, one more adds k / (2 sqrt(p)) to it. So every row that leaves pays twice the
+        `doubt` k, which is right for p = 1/16: a policy that would leave the default wherever noise says that a guarded
+        outcome improves could not be shown to keep anything.
         """
         if self.weights is not None:
             return [Objective("the weights", None, self.weights)]
-        toward = [one.direction * spreads[0] / spread for one, spread in zip(self.guards, spreads[1:], strict=True)]
+        units = [spreads[0] / spread for spread in spreads[1:]]
+        toward = [one.direction * unit for one, unit in zip(self.guards, units, strict=True)]
+        toll = TOLL * sum(unit * doubt for unit, doubt in zip(units, doubts, strict=True))
         made = []
         for tradeoff in TRADEOFFS:
             alone = np.isinf(tradeoff)
-            weights = (0.0 if alone else 1.0, *(part * (1.0 if alone else tradeoff) for part in toward))
+            size = 1.0 if alone else tradeoff
+            weights = (0.0 if alone else 1.0, *(part * size for part in toward))
             names = " and ".join(self.outcomes[1:])
             label = f"{names} alone" if alone else f"lambda {tradeoff:g}" if tradeoff else f"{self.outcomes[0]} alone"
-            made.append(Objective(label, tradeoff, weights))
+            made.append(Objective(label, tradeoff, weights, toll * size))
         return made
 
     def to_dict(self) -> dict[str, Any]:

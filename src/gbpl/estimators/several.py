@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import t
 from sklearn.base import clone
 
 from gbpl.checks.copies import refuse_copies
@@ -26,10 +27,11 @@ from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import Feedback, read_feedback
 from gbpl.nuisance.nuisances import Nuisances, combined
+from gbpl.nuisance.off_policy import log_evaluator
 from gbpl.runtime.keywords import answer_keywords
 from gbpl.tables.labels import same_label
 from gbpl.value.estimate import Value
-from gbpl.value.evaluate import LOGGING
+from gbpl.value.evaluate import LOGGING, Evaluator
 from gbpl.value.front import Front, FrontPoint
 from gbpl.value.guards import GuardResult, walked
 
@@ -121,10 +123,11 @@ def fit_aims(policy: GBPLNet, feedback: Mapping[str, Feedback], aims: Aims, defa
     _check_rows(rows, aims)
     request = policy.request(rows[0])
     known = _outcomes(request, rows)
-    objectives = aims.objectives([_spread(one) for one in rows])
-    trainings = _fit_objectives(request, known, objectives)
-    hold_out_together(trainings)
     place = rows[0].actions.tolist().index(default)
+    doubts = [_doubt(aims, outcome, default) for outcome in known[1:]]
+    objectives = aims.objectives([_spread(one) for one in rows], doubts)
+    trainings = _fit_objectives(request, known, objectives, place)
+    hold_out_together(trainings)
     points, base, against = _points(aims, known, objectives, trainings, place)
     front = Front(aims.outcomes, aims.directions, tuple(points), tuple(base), against, aims.level)
     results = tuple(_guarded(aims, point, base) for point in points)
@@ -132,7 +135,7 @@ def fit_aims(policy: GBPLNet, feedback: Mapping[str, Feedback], aims: Aims, defa
     fallback = chosen < len(points) - len(trainings)
     fit = settled(trainings[0], place) if fallback else trainings[chosen - (len(points) - len(trainings))]
     policy.remember(fit.judged_by(known[0]), rows[0].source)
-    allowed = _allowed(aims, trainings[0], known, base, place)
+    allowed = _allowed(aims, known, base, place)
     return Several(aims, policy, front, results, chosen, tested, fallback, allowed)
 
 
@@ -181,17 +184,34 @@ def _outcomes(request: Request, rows: Sequence[Feedback]) -> list[FullFeedback] 
     return [first, *(replace(one, estimated=first.estimated, feedback=log) for one, log in own if one is not None)]
 
 
+def _evaluator(outcome: Outcome) -> Evaluator:
+    if isinstance(outcome, FullFeedback):
+        return Evaluator.of_outcomes(outcome)
+    return log_evaluator(outcome.feedback, outcome)
+
+
+def _doubt(aims: Aims, outcome: Outcome, default: Any) -> float:
+    """How far the limit of an outcome's change is from it, where all rows leave the default for one other action."""
+    if aims.against == "best":
+        return 0.0
+    evaluator = _evaluator(outcome)
+    base = evaluator.value(default)
+    others = [evaluator.value(label) - base for label in evaluator.actions.tolist() if label != default]
+    return float(np.mean([t.ppf(aims.level, one.freedom) * one.se for one in others]))
+
+
 def _fit_objectives(
-    request: Request, known: list[FullFeedback] | list[Nuisances], objectives: Sequence[Objective]
+    request: Request, known: list[FullFeedback] | list[Nuisances], objectives: Sequence[Objective], default: int
 ) -> list[Training]:
     """Every objective fitted to the same rows and folds, as one stack."""
+    left = np.arange(len(request.feedback.actions)) != default
     logs = [one for one in known if isinstance(one, Nuisances)]
     if logs:
-        made = [combined(logs, one.weights) for one in objectives]
+        made = [combined(logs, one.weights, toll=one.toll * left) for one in objectives]
         return fit_together([replace(request, feedback=one.feedback) for one in made], made)
     full = [one for one in known if isinstance(one, FullFeedback)]
     tables = np.stack([one.outcomes for one in full])
-    summed = [np.tensordot(np.array(one.weights), tables, axes=1) for one in objectives]
+    summed = [np.tensordot(np.array(one.weights), tables, axes=1) - one.toll * left for one in objectives]
     requests = [replace(request, feedback=replace(full[0], outcomes=table)) for table in summed]
     return fit_together(requests, [None] * len(requests))
 
@@ -204,7 +224,7 @@ def _points(
         FrontPoint(one.label, one.tradeoff, one.weights, tuple(_value(training, outcome) for outcome in known))
         for one, training in zip(objectives, trainings, strict=True)
     ]
-    evaluators = [trainings[0].judged_by(outcome).evaluator("dr") for outcome in known]
+    evaluators = [_evaluator(outcome) for outcome in known]
     label = evaluators[0].actions.tolist()[default]
     usual = tuple(one.value(label) for one in evaluators)
     everybody = f"everybody gets {label}"
@@ -221,11 +241,9 @@ def _value(training: Training, outcome: Outcome) -> Value:
     return training.judged_by(outcome).value(training.untouched, estimator="dr", rule="deterministic")
 
 
-def _allowed(
-    aims: Aims, training: Training, known: Sequence[Outcome], base: Sequence[Value], default: int
-) -> tuple[int, ...]:
+def _allowed(aims: Aims, known: Sequence[Outcome], base: Sequence[Value], default: int) -> tuple[int, ...]:
     """Actions that are shown to keep the guards where everybody gets them, and the default."""
-    evaluators = [training.judged_by(outcome).evaluator("dr") for outcome in known]
+    evaluators = [_evaluator(outcome) for outcome in known]
     allowed = []
     for number, label in enumerate(evaluators[0].actions.tolist()):
         point = FrontPoint(str(label), None, None, tuple(one.value(label) for one in evaluators))

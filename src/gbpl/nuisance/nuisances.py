@@ -81,14 +81,18 @@ class Nuisances:
         return table if log.cost is None else table - log.cost
 
 
-def combined(parts: Sequence[Nuisances], weights: Sequence[float]) -> Nuisances:
+def combined(
+    parts: Sequence[Nuisances], weights: Sequence[float], *, toll: Float[np.ndarray, " action"] | None = None
+) -> Nuisances:
     """The models of sum_j w_j Y_j from those of the Y_j, on the same rows and folds, with the same propensities.
 
     Every pseudo-outcome is linear in the outcome and the model of its mean, so that of the sum is the sum of those.
+    `toll` is what each action costs beside.
     """
     first, log = parts[0], parts[0].feedback
     pairs = list(zip(weights, parts, strict=True))
-    costs = [weight * part.feedback.cost for weight, part in pairs if part.feedback.cost is not None]
+    costs = [] if toll is None or not toll.any() else [np.tile(toll, (len(log), 1))]
+    costs += [weight * part.feedback.cost for weight, part in pairs if part.feedback.cost is not None]
     feedback = replace(
         log, outcome=np.sum([weight * part.feedback.outcome for weight, part in pairs], axis=0),
         cost=np.sum(costs, axis=0) if costs else None,
