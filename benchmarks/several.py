@@ -128,9 +128,11 @@ def table(given: argparse.Namespace) -> None:
         fallback = np.mean([one["chosen"].startswith("everybody") for one in rows])
         gain = np.array([one["true"][0] for one in rows])
         error = np.sqrt(max(broken.mean() * (1 - broken.mean()), 0.05 * 0.95) / len(rows))
+        spread = gain.std(ddof=1) / np.sqrt(len(rows))
+        seconds = np.mean([one["seconds"] for one in rows])
         print(
-            f"| {kind} | {name} | {len(rows)} | {broken.mean():.3f} (se {error:.3f}) | {fallback:.2f} | {gain.mean():.3f} "
-            f"(se {gain.std(ddof=1) / np.sqrt(len(rows)):.3f}) | {np.mean([one['seconds'] for one in rows]):.1f} |"
+            f"| {kind} | {name} | {len(rows)} | {broken.mean():.3f} (se {error:.3f}) | {fallback:.2f} | "
+            f"{gain.mean():.3f} (se {spread:.3f}) | {seconds:.1f} |"
         )
 
 

@@ -83,7 +83,7 @@ class Aims:
         return (1.0, *(one.direction for one in self.guards))
 
     def objectives(self, spreads: Sequence[float], doubts: Sequence[float]) -> list[Objective]:
-        """What is fitted; with guards Y_0 + lambda sum_g (s_0 / s_g) (d_g Y_g - 2 k_g 1[a]), s the spreads, d directions.
+        """What is fitted; with guards Y_0 + lambda sum_g (s_0 / s_g) (d_g Y_g - 2 k_g 1[a]), s spreads, d directions.
 
         1[a] is one but for the default action. Where lambda is infinite, the guarded outcomes count alone. A guard is
         shown to hold by the limit of the change: with a share p of rows that leave the default, which puts the limit
