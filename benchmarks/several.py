@@ -1,4 +1,4 @@
-"""Whether guards of a second outcome are kept by the policies that were shown to keep them, and fronts by their bands.
+"""Whether guards of a second outcome are kept by the policies that were shown to keep them.
 
 python benchmarks/several.py run --records FILE --learner shipped|cheap|known [--cases NAME ...] [--seeds FIRST COUNT]
 python benchmarks/several.py table --records FILE ...
@@ -7,7 +7,7 @@ python benchmarks/several.py table --records FILE ...
 `GBPL()`, `cheap` the same estimator with linear scores and outcome models and three folds, `known` no learner at
 all: thresholds on the first feature, which tests the evaluation and the walk alone. Replication r has data seed r and
 random_state r. A guard is violated where the true change under the chosen policy, on 50,000 new rows, is beyond
-the bound; `table` counts that, how much of the first outcome is gained, and whether bands contain the whole front.
+the bound; `table` counts that, how often everybody gets the default, and what is gained of the first outcome.
 """
 
 from __future__ import annotations

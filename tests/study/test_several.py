@@ -142,7 +142,10 @@ def test_guards_on_the_command_line(
         (["--guard", "complaint<=0.1"], "complaint"),
         (["--guard", "complaints<=0.1", "--weight-outcome", "complaints=-5"], "give one of them"),
         (["--guard", "complaints<=0.1", "--guard-against", "all"], "against must be one of"),
-        (["--weight-outcome", "complaints"], "--weight-outcome must be ACTION=NUMBER"),
+        (
+            ["--weight-outcome", "complaints"],
+            "--weight-outcome must be COLUMN=NUMBER, such as --weight-outcome complaints=-5",
+        ),
     ],
 )
 def test_wrong_words_are_refused_before_the_table_is_read(

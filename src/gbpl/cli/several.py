@@ -56,7 +56,7 @@ def wanted(
         if name in guards:
             raise ValueError(f"--guard names {name!r} twice; name it once")
         guards[name] = bound
-    weights = parse.by_action("--weight-outcome", weight or ())
+    weights = parse.by_action("--weight-outcome", weight or (), "COLUMN", "complaints=-5")
     if guards and weights:
         raise ValueError("--guard and --weight-outcome are two ways to weigh outcomes; give one of them")
     return guards, weights

@@ -12,7 +12,7 @@ from gbpl.value.guards import Guard, check_against, read_guards
 
 __all__ = ["TRADEOFFS", "Aims", "Objective"]
 
-TRADEOFFS = (np.inf, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.0)  # lambda of the points of a front, the most careful first
+TRADEOFFS = (np.inf, 4.0, 2.5, 1.6, 1.0, 0.6, 0.4, 0.2, 0.0)  # lambda along a front, the most careful first
 
 TOLL = 2.0  # doubts that a row pays for leaving the default, see `Aims.objectives`
 
