@@ -25,6 +25,7 @@ from gbpl.plots import (
     plot_coverage,
     plot_disagreement,
     plot_eta,
+    plot_front,
     plot_gain,
     plot_groups,
     plot_overlap,
@@ -38,7 +39,9 @@ from gbpl.plots import (
     plot_zeta_path,
 )
 from gbpl.value.estimate import Value
+from gbpl.value.front import Front, FrontPoint
 from gbpl.value.gains import gains_over
+from gbpl.value.guards import Guard
 from gbpl.value.overlap import ClipWelfare
 from gbpl.value.sensitivity import Sensitivity
 
@@ -76,6 +79,18 @@ HIDDEN = Sensitivity(
         for side, sign in (("lower", -1.0), ("upper", 1.0))
     },
 )  # fmt: skip
+ROWS = np.tile([-1.0, 1.0], 200)
+BASE = (Value(0.0 * ROWS, "dr"), Value(0.0 * ROWS, "dr"))
+FRONT = Front(
+    ("spend", "complaints"), (1.0, -1.0),
+    tuple(
+        FrontPoint(f"lambda {place}", float(place), (1.0, -1.0), (Value(a + ROWS, "dr"), Value(b + 0.2 * ROWS, "dr")))
+        for place, (a, b) in enumerate([(0.1, 0.0), (0.5, 0.1), (0.4, 0.2)])
+    ),
+    BASE, "everybody gets 0",
+)  # fmt: skip
+BOUND = Guard("complaints", "<=", 0.15)
+CHOSEN = SimpleNamespace(front=FRONT, chosen=1, guards=[BOUND.result(FRONT.points[1].values[1], BASE[1], 0.95)])
 PAPER = {  # the table of posterior action disagreement
     "agreement": [0.9955, 0.7176, 0.6568, 0.5799, 0.5225],
     "regret": [0.0002, 0.0165, 0.0219, 0.0278, 0.0348],
@@ -95,6 +110,7 @@ PLOTS: dict[str, Callable[..., Axes]] = {
     "coverage": lambda **k: plot_coverage(COVERAGE, **k),  # type: ignore[arg-type]
     "reliability": lambda **k: plot_reliability(SURE, **k),
     "sensitivity": lambda **k: plot_sensitivity(HIDDEN, **k),
+    "front": lambda **k: plot_front(CHOSEN, **k),
 }
 
 
@@ -169,6 +185,20 @@ def test_sensitivity_shows_bounds_errors_and_breakdown() -> None:
     assert_allclose(value.get_lines()[0].get_ydata(), [bound.estimate for bound in HIDDEN.lower])
     with pytest.raises(ValueError, match="at least two Gammas in growing order"):
         plot_sensitivity(replace(HIDDEN, gammas=(1.0,)))
+
+
+def test_front_shows_changes_bands_bound_and_choice() -> None:
+    ax = plot_front(CHOSEN)
+    bands = FRONT.bands()
+    assert_allclose(ax.get_lines()[0].get_ydata(), bands[0, 0])  # of the first outcome, upwards
+    assert_allclose(ax.get_lines()[1].get_xdata(), bands[0, 1])
+    assert_allclose(line(ax, "policies"), [[0.0, 0.1], [0.1, 0.5]])
+    assert_allclose(line(ax, "dominated"), [[0.2], [0.4]])
+    assert_allclose(line(ax, "chosen"), [[0.1], [0.5]])
+    assert_allclose(line(ax, "bound 0.15")[0], 0.15)
+    assert "chosen" not in [text.get_text() for text in plot_front(FRONT).get_legend().get_texts()]
+    with pytest.raises(ValueError, match="drawn of two outcomes, got 1"):
+        plot_front(replace(FRONT, outcomes=("spend",)))
 
 
 def test_every_plot_is_a_name_of_the_package() -> None:

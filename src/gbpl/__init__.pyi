@@ -4,6 +4,8 @@
 from .estimators.gbpl import GBPL as GBPL
 from .estimators.gbplnet import GBPLNet as GBPLNet
 from .estimators.many import fit_many as fit_many
+from .estimators.choice import Several as Several
+from .estimators.several import fit_several as fit_several
 from .fitting.config import FitConfig as FitConfig
 from .study.study import Study as Study
 from .study.study import learn as learn

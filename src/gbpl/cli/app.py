@@ -33,6 +33,7 @@ EXAMPLES = {
     "fit": [
         "gbpl fit trial.csv --outcome earnings --action offered --propensity 2/3",
         "gbpl fit trial.csv --outcome sales --action mail --cost email=0.1 call=4",
+        "gbpl fit trial.csv --outcome sales --action mail --guard 'complaints<=0.01'",
         "gbpl fit returns.parquet --outcomes stocks bonds --features rate spread",
     ],
     "check": ["gbpl check trial.csv --outcome earnings --action offered --propensity 2/3"],

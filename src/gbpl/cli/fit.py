@@ -43,6 +43,7 @@ from gbpl.cli.roles import (
     estimator_of,
     read_by_roles,
 )  # fmt: skip
+from gbpl.cli.several import GuardAgainst, Guards, WeightOutcome, wanted
 from gbpl.runtime.files import check_folder, check_writable, together
 from gbpl.runtime.progress import stage
 
@@ -121,6 +122,9 @@ def fit(
             rich_help_panel=GIVEN,
         ),
     ] = None,
+    guard: Guards = None,
+    weight_outcome: WeightOutcome = None,
+    guard_against: GuardAgainst = "default",
     outcome_range: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -206,6 +210,7 @@ def fit(
     with held():
         from gbpl.cli.messages import print_study, study_json
         from gbpl.study.options import Wording, check_review
+    guards, weights = wanted(guard, weight_outcome, guard_against)
     check_review(review, defer)
     Wording(title, unit, per, population)
     with learning(certificate=certify or outcome_range is not None, check=check, quiet=as_json):
@@ -213,7 +218,7 @@ def fit(
         table, roles = read_by_roles(
             data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
             controls=controls, weight=weight, group=group, propensity=propensity, encoding=encoding,
-            delimiter=delimiter,
+            delimiter=delimiter, beside=[name for name in (*guards, *weights) if name != outcome],
         )  # fmt: skip
         with held():
             from gbpl.study.study import learn
@@ -221,7 +226,8 @@ def fit(
             study = learn(
                 table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
                 outcome_range=outcome_range, certify=certify, title=title, unit=unit, per=per, population=population,
-                seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
+                seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group, guard=guards,
+                outcome_weights=weights, against=guard_against,
                 **estimator_of(models, seed, confounding, keep_outliers),
             )  # fmt: skip
         stage("writing")

@@ -11,6 +11,7 @@ from rich.tree import Tree
 
 from gbpl.cli.check import print_check
 from gbpl.cli.console import Screen, table, verbatim
+from gbpl.cli.several import print_several
 from gbpl.decisions.decisions import NOBODY
 from gbpl.report.confounding import confounding_words
 from gbpl.report.numbers import chance, interval, number, percent
@@ -62,6 +63,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "sensitivity": reading.summary["sensitivity"],
         "certificate": summary["certificate"],
         "check": summary["check"],
+        "several": summary["several"],
         "files": {name: str(path) for name, path in files.items()},
         "seconds": summary["seconds"],
         "versions": summary["versions"],
@@ -92,6 +94,8 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
             console.say(verbatim(sentence))
     _close_calls(console, study, reading)
     console.print()
+    if summary["several"] is not None:
+        print_several(console, summary["several"])
     _alternatives(console, reading)
     _who(console, reading)
     _caveats(console, reading)

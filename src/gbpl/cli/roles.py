@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,9 +101,12 @@ Seed = Annotated[
 
 
 def read_by_roles(
-    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, **given: Any
+    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, beside: Sequence[str] = (), **given: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """The columns of a file that are needed, and their roles as `learn` takes them; wrong names are refused first."""
+    """The columns of a file that are needed, and their roles as `learn` takes them; wrong names are refused first.
+
+    Columns `beside` the outcome are read too.
+    """
     with held():
         from gbpl.tables.read import open_batches, read_table
         from gbpl.tables.roles import Roles
@@ -111,7 +115,7 @@ def read_by_roles(
     roles: dict[str, Any] = {name: value or None for name, value in given.items()}
     roles |= {name: given[name] or () for name in ("controls", "exclude")}
     roles["propensity"] = parse.propensity(propensity or (), columns)
-    named = Roles(**roles).resolved(columns, data.name)
+    named = Roles(**roles, beside=beside).resolved(columns, data.name)
     named.check(columns, data.name)
     needed = None if not named.exclude else [name for name in columns if name not in named.exclude]
     if named.features is not None:

@@ -127,6 +127,11 @@ class FittedPolicy(Policy):
             "action": action, "propensity": propensity, "controls": controls, "sample_weight": sample_weight,
             "groups": groups,
         }  # fmt: skip
+        if X is None and training.judged is not None:
+            raise ValueError(
+                "a certificate without rows repeats the fit to one outcome, and this policy learned from "
+                "several; give new rows"
+            )
         if X is None:
             own = training.feedback if training.nuisances is None else training.nuisances.feedback
             if own.cut:
@@ -369,6 +374,8 @@ class FittedPolicy(Policy):
         are left out together.
         """
         training = self._committee_training("check", "ipw")
+        if training.judged is not None:
+            raise ValueError("check repeats the fit to one outcome, and this policy learned from several; check that")
         count = training.feedback.x.shape[1]
         if names is None:
             names = [str(name) for name in getattr(self, "feature_names_in_", [f"feature {j}" for j in range(count)])]

@@ -331,7 +331,7 @@ class GBPLNet(FittedPolicy):
         elif fit.deviation is not None:
             self.gain_slope_ = gain_slope(fit.deviation, feedback.outcomes, feedback.weights)
         self._training = training
-        kept = feedback if nuisances is None else nuisances.feedback
+        kept = training.rows
         self.fingerprint_ = Fingerprint.of(kept, rows=round(len(kept) * fit.thinning))
         if nuisances is not None:
             self.pseudo_outcomes_ = feedback.outcomes

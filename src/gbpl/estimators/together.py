@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from gbpl.feedback.read import Feedback
 
-__all__ = ["Request", "fit_together"]
+__all__ = ["Request", "fit_nuisances", "fit_together"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,10 +46,13 @@ class Request:
     baseline: int | None = None
 
 
-def fit_together(requests: Sequence[Request]) -> list[Training]:
-    """Fit each request to its own rows; those that share their settings are fitted as one stack."""
-    stage("models of the outcomes")
-    nuisances = _nuisances(requests)
+def fit_together(requests: Sequence[Request], nuisances: Sequence[Nuisances | None] | None = None) -> list[Training]:
+    """Fit each request to its own rows; those that share their settings are fitted as one stack.
+
+    `nuisances` are those of each request, if they have been made already.
+    """
+    if nuisances is None:
+        nuisances = fit_nuisances(requests)
     stage("policies")
     made = [partial(_problem, request, known) for request, known in zip(requests, nuisances, strict=True)]
     problems = [problem() for problem in made]
@@ -59,8 +62,9 @@ def fit_together(requests: Sequence[Request]) -> list[Training]:
     ]
 
 
-def _nuisances(requests: Sequence[Request]) -> list[Nuisances | None]:
+def fit_nuisances(requests: Sequence[Request]) -> list[Nuisances | None]:
     """Models of each log, cross-fitted on the folds of its committee; None for full feedback."""
+    stage("models of the outcomes")
     plans = {
         number: request.cross_fit.plan(
             request.feedback, request.construction, outer=request.folds if request.settings.committee else None

@@ -6,6 +6,7 @@ computed once and kept.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
     from jaxtyping import Float
 
+    from gbpl.feedback.read import Feedback
+
 __all__ = ["AUTO_CALIBRATION", "Training", "hold_out_together"]
 
 CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
@@ -56,8 +59,11 @@ EXTRAPOLATED = 1.5  # posterior means are shrunk, and so is what they say that m
 class Training:
     """A fit: `feedback` has the outcomes, or pseudo-outcomes, that its members were weighed by.
 
-    `problem` makes what was fitted, to fit it again without each fold; None where members learned in passes.
+    `problem` makes what was fitted, to fit it again without each fold; None where members learned in passes. Where it
+    learned from an objective of several outcomes, `judged_by` has the one by which its policies are evaluated.
     """
+
+    judged: FullFeedback | Nuisances | None = None
 
     def __init__(
         self,
@@ -71,11 +77,32 @@ class Training:
         self._dependence: dict[tuple[str, str], Float[np.ndarray, "row direction"]] = {}
         self._gained: dict[str, Float[np.ndarray, " row"]] = {}
 
+    def judged_by(self, outcome: FullFeedback | Nuisances) -> Training:
+        """The same fit, its policies evaluated by one outcome of the same rows."""
+        made = copy(self)
+        made.judged, made._dependence, made._gained = outcome, {}, {}
+        made.nuisances = outcome if isinstance(outcome, Nuisances) else None
+        made.__dict__.pop("_confounding", None)
+        return made
+
+    @property
+    def rows(self) -> Feedback:
+        """The rows, with the outcomes by which policies are evaluated."""
+        if self.nuisances is not None:
+            return self.nuisances.feedback
+        return self.judged if isinstance(self.judged, FullFeedback) else self.feedback
+
     def evaluator(self, estimator: str) -> Evaluator:
         """Evaluates policies of the training rows by their own outcomes."""
-        if self.nuisances is None:
-            return Evaluator.of_outcomes(replace(self.feedback, source=self.feedback.x))
-        return log_evaluator(self.nuisances.feedback, self.nuisances, estimator)
+        rows = self.rows
+        if isinstance(rows, FullFeedback):
+            return Evaluator.of_outcomes(replace(rows, source=rows.x))
+        assert self.nuisances is not None
+        return log_evaluator(rows, self.nuisances, estimator)
+
+    def objective_evaluator(self) -> Evaluator:
+        """Evaluates by what was learned from, in whose unit expected gains are: the outcome, or an objective."""
+        return self.evaluator("dr") if self.judged is None else Evaluator.of_outcomes(self.feedback)
 
     # -- value --------------------------------------------------------------------------------------------
 
@@ -108,7 +135,8 @@ class Training:
 
         of which one and a half times is added to each row's value, because posterior means are shrunk
         (docs/calibration.md); half of what is added is allowed for in the error, as no row has checked it. Not so for
-        decisions that are not the policy's `own`, such as those within a capacity.
+        decisions that are not the policy's `own`, such as those within a capacity, nor for one of several outcomes, of
+        whose effects there is no posterior.
         """
         key = estimator, rule
         if key not in self._dependence:
@@ -121,7 +149,7 @@ class Training:
                 return _played(scores, held.unit[rows, None], rule)
 
             self._dependence[key] = fold_dependence(held.gain, held.covariance, single, play)
-        more = self._more(rule) if own else np.zeros(len(value.influence))
+        more = self._more(rule) if own and self.judged is None else np.zeros(len(value.influence))
         mean = float(np.average(more, weights=value.weights))
         return replace(
             value, influence=value.influence + more, dependence=self._dependence[key], allowance=0.5 * abs(mean),

@@ -7,7 +7,7 @@ roles of its columns. Wrong data are refused here, before any work.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from gbpl.tables.roles import Roles
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["ARGUMENTS", "FEW_ROWS", "Feedback", "TableFeedback", "check_rows", "read_feedback", "read_table"]
+__all__ = [
+    "ARGUMENTS", "FEW_ROWS", "Feedback", "TableFeedback", "check_rows", "read_beside", "read_feedback", "read_table",
+]  # fmt: skip
 
 Feedback = FullFeedback | LoggedFeedback
 ARGUMENTS = ("X", "y", "action", "propensity", "controls", "cost", "sample_weight", "groups", "outcome_gap")  # of `fit`
@@ -268,6 +270,22 @@ def read_table(
         **shared,
     )  # fmt: skip
     return _table_feedback(feedback, features, rows)
+
+
+def read_beside(
+    frame: Any, data: TableFeedback, names: Sequence[str]
+) -> tuple[TableFeedback, dict[str, LoggedFeedback]]:
+    """Further outcomes of the rows of a log, by their columns; rows without one are left out of all of them."""
+    rows = _Rows(frame, data.kept.copy(), list(data.notes))
+    columns = {name: rows.numbers(name, "outcome") for name in names}
+    check_rows(int(rows.kept.sum()), len(rows.kept))
+    feedback = data.feedback if rows.kept.sum() == len(data.feedback) else data.feedback.take(rows.kept[data.kept])
+    if not isinstance(feedback, LoggedFeedback):
+        raise TableError(
+            "further outcomes are for a log of actions; with one column per action give fit_several tables"
+        )
+    others = {name: replace(feedback, outcome=column[rows.kept]) for name, column in columns.items()}
+    return replace(data, feedback=feedback, kept=rows.kept, notes=rows.notes), others
 
 
 def _table_feedback(feedback: Feedback, features: Float[np.ndarray, "table_row feature"], rows: _Rows) -> TableFeedback:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +14,7 @@ from gbpl.feedback.pseudo_outcomes import clip_propensity, doubly_robust, ipw, o
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Nuisances", "check_construction"]
+__all__ = ["Nuisances", "check_construction", "combined"]
 
 CONSTRUCTIONS = ("dr", "ipw", "centered_ipw", "dm")
 
@@ -79,6 +79,29 @@ class Nuisances:
                 robust = doubly_robust(log.outcome, log.action, self.logged_propensity, table)
                 table = robust if correction == 1.0 else table + correction * (robust - table)
         return table if log.cost is None else table - log.cost
+
+
+def combined(
+    parts: Sequence[Nuisances], weights: Sequence[float], *, toll: Float[np.ndarray, " action"] | None = None
+) -> Nuisances:
+    """The models of sum_j w_j Y_j from those of the Y_j, on the same rows and folds, with the same propensities.
+
+    Every pseudo-outcome is linear in the outcome and the model of its mean, so that of the sum is the sum of those.
+    `toll` is what each action costs beside.
+    """
+    first, log = parts[0], parts[0].feedback
+    pairs = list(zip(weights, parts, strict=True))
+    costs = [] if toll is None or not toll.any() else [np.tile(toll, (len(log), 1))]
+    costs += [weight * part.feedback.cost for weight, part in pairs if part.feedback.cost is not None]
+    feedback = replace(
+        log, outcome=np.sum([weight * part.feedback.outcome for weight, part in pairs], axis=0),
+        cost=np.sum(costs, axis=0) if costs else None,
+    )  # fmt: skip
+    means = None if first.means is None else np.sum([w * np.asarray(part.means) for w, part in pairs], axis=0)
+    of_folds = None
+    if first.fold_means is not None:
+        of_folds = np.sum([w * np.asarray(part.fold_means) for w, part in pairs], axis=0)
+    return replace(first, feedback=feedback, means=means, fold_means=of_folds, shares=None)
 
 
 def check_construction(name: str) -> None:

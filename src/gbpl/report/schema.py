@@ -103,6 +103,25 @@ SCHEMA: dict[str, Any] = {
             }
         ],
     },
+    "several": {
+        **dict.fromkeys(("kind", "against", "against_label", "text"), TEXT), "outcomes": TEXTS, "level": NUMBER,
+        "chosen": WHOLE, "fallback": FLAG, "allowed": [WHOLE],
+        "guards": [
+            {
+                **dict.fromkeys(("outcome", "text", "sign"), TEXT), **dict.fromkeys(("relative", "holds"), FLAG),
+                **dict.fromkeys(("bound", "change", "se", "limit", "value", "base"), NUMBER),
+            }
+        ],
+        "front": [
+            {
+                "label": TEXT, "lambda": NUMBER, "weights": {},
+                **dict.fromkeys(("tested", "holds", "chosen", "dominated"), FLAG),
+                "outcomes": [
+                    dict.fromkeys(("value", "se", "change", "change_se", "band_low", "band_high"), NUMBER)
+                ],
+            }
+        ],
+    },
     "settings": {},
     "versions": {},
     "seconds": NUMBER,

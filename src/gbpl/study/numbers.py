@@ -41,6 +41,7 @@ class StudyNumbers:
 
     `limits` are the capacities by column number. The policy is compared only with what they allow: an action that at
     most a share s can get is given to that share by lot, the default one to the others: s V(a) + (1 - s) V(default).
+    With guards of other outcomes, only actions that may be given to everybody are `allowed`.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class StudyNumbers:
         default: int,
         limits: Mapping[int, float] | None = None,
         smallest: int = SMALLEST_GROUP,
+        allowed: Sequence[int] | None = None,
     ) -> None:
         self.policy, self.default, self.limits, self.smallest = policy, default, dict(limits or {}), smallest
         self.parts = max(1, min(GROUPS, len(decided) // smallest))
@@ -58,9 +60,10 @@ class StudyNumbers:
         self.value = policy.cross_fitted_value(self.table)
         options = policy.training("learn again").evaluator("dr").alternatives()
         self.single = [option.value for option in options if option.action is not None]
-        self.options = [self._allowed(option) for option in options]
-        allowed = [option.value for option in self.options if option.action is not None]
-        self.gains = gains_over(self.value, self.labels, allowed)
+        left = [one for one in options if one.action is None or allowed is None or one.action in allowed]
+        self.options = [self._allowed(option) for option in left]
+        single = [(self.labels[one.action], one.value) for one in self.options if one.action is not None]
+        self.gains = gains_over(self.value, [label for label, _ in single], [value for _, value in single])
 
     def _allowed(self, option: Alternative) -> Alternative:
         """An alternative within the capacities."""
@@ -80,7 +83,8 @@ class StudyNumbers:
 
     def alternatives(self) -> list[dict[str, Any]]:
         """Each action for everybody, or for as many as can get it, and the policy that wrote the log."""
-        best = int(np.argmax([option.value.estimate for option in self.options if option.action is not None]))
+        values = {one.action: one.value.estimate for one in self.options if one.action is not None}
+        best = max(values, key=lambda action: values[action])
         listed = []
         for option in self.options:
             if option.action is None and LOGGING in self.labels:
@@ -169,8 +173,8 @@ class StudyNumbers:
         gain = self.policy.expected_gain(default=self.labels[self.default])
         best = np.argmax(np.where(np.arange(gain.shape[1]) == self.default, -np.inf, gain), axis=1)
         expected = gain[np.arange(len(gain)), best]
-        evaluator = self.policy.training("learn again").evaluator("dr")
-        done = evaluator.value(np.eye(gain.shape[1])[best]) - self.single[self.default]
+        evaluator = self.policy.training("learn again").objective_evaluator()
+        done = evaluator.value(np.eye(gain.shape[1])[best]) - evaluator.value(self.labels[self.default])
         groups = []
         for rows in np.array_split(np.argsort(expected, kind="stable"), self.parts):
             weights = None if done.weights is None else done.weights[rows]

@@ -18,8 +18,10 @@ from gbpl.checks.screen import screened
 from gbpl.checks.suspicion import warn_of
 from gbpl.decisions.capacity import capacity_prices, priced_action
 from gbpl.decisions.decisions import Decisions, Rule
+from gbpl.estimators.choice import Several
 from gbpl.estimators.gbplnet import GBPLNet
-from gbpl.feedback.read import TableFeedback, check_rows, read_table
+from gbpl.estimators.several import fit_aims
+from gbpl.feedback.read import TableFeedback, check_rows, read_beside, read_table
 from gbpl.frozen.file import SavedPolicy
 from gbpl.report.advice import advice
 from gbpl.report.reading import read
@@ -30,6 +32,7 @@ from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
 from gbpl.study.explained import explained
 from gbpl.study.options import Terms, Wording, certified_range, check_folds, checked_estimator, split_rows
+from gbpl.study.several import study_aims
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.study.who import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.encoder import Encoder
@@ -142,6 +145,9 @@ def learn(
     estimator: GBPLNet | None = None,
     check: bool = False,
     smallest_group: int = SMALLEST_GROUP,
+    guard: Mapping[str, str] | None = None,
+    outcome_weights: Mapping[str, float] | None = None,
+    against: str = "default",
 ) -> Study:
     """Learn from a table who gets which action: types are inferred, categories encoded, missing values filled in.
 
@@ -163,6 +169,11 @@ def learn(
     carries. That needs an `outcome_range`, of outcomes before costs and known without the data; outcomes that are all 0
     or 1 have one. An `outcome_range` alone asks for a certificate too.
 
+    Several outcomes of a log: `guard` bounds the change of another column's mean ({"complaints": "<=0.01"}, or "<=1%")
+    `against` the default action, the policy that wrote the log ("logging") or the best for that column ("best");
+    `outcome_weights` adds others to the outcome ({"complaints": -5}). See `fit_several` and docs/outcomes.md; the
+    result is `summary["several"]`, and all else in the summary is of `outcome`.
+
     >>> from gbpl import MLP, FitConfig
     >>> rng = np.random.default_rng(0)
     >>> table = {"age": rng.normal(size=300), "arm": rng.choice(["a", "b"], 300), "y": rng.normal(size=300)}
@@ -172,12 +183,16 @@ def learn(
     ['age']
     """
     started = time.perf_counter()
+    policy, smallest = checked_estimator(estimator, seed), check_smallest_group(smallest_group)
+    aims = study_aims(
+        outcome, guard, outcome_weights, against, policy,
+        without={"capacity": capacity, "certify": certify, "outcome_range": outcome_range, "check": check},
+    )  # fmt: skip
     roles = Roles(
         outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
-        propensity=propensity, weight=weight, group=group,
+        propensity=propensity, weight=weight, group=group, beside=() if aims is None else aims.outcomes[1:],
     )  # fmt: skip
     wording = Wording(title, unit, per, population)
-    policy, smallest = checked_estimator(estimator, seed), check_smallest_group(smallest_group)
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
@@ -186,6 +201,8 @@ def learn(
         frame, held = split_rows(frame, roles.group, certify, seed)
     encoder, notes = Encoder.fit(frame, roles.features, exclude=[*roles.used(), *roles.exclude])
     data = read_table(frame, roles, encoder, what=source)
+    if aims is not None:
+        data, beside = read_beside(frame, data, aims.outcomes[1:])
     terms = Terms.of(data, cost, capacity, default, defer, review)
     settings: CertificateSettings | None = None
     if held is not None:
@@ -201,8 +218,15 @@ def learn(
     cut = policy.cuts and settings is None  # what can occur is known, and a certificate is of it
     feedback, suspicions = screened(data.feedback, cut=cut, rows=np.flatnonzero(data.kept))
     warn_of(suspicions)
+    several: Several | None = None
+    feedback = feedback.less(terms.cost or None)
     with collected(notes):
-        policy.set_params(actions=data.labels).fit_feedback(feedback.less(terms.cost or None))
+        policy.set_params(actions=data.labels)
+        if aims is None:
+            policy.fit_feedback(feedback)
+        else:
+            several = fit_aims(policy, {aims.outcomes[0]: feedback, **beside}, aims, terms.default)
+            notes += several.left_out
     frozen = policy.frozen(smallest_group=smallest)
     rule, decided = _ruled(policy, frozen, data, terms, notes)
     ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)
@@ -220,11 +244,12 @@ def learn(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, review=terms.review, wording=wording,
         source=source, notes=notes, certificate=certificate, seconds=time.perf_counter() - started,
-        smallest_group=smallest,
+        smallest_group=smallest, allowed=None if several is None else several.allowed,
     )  # fmt: skip
     stage("summary")
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
     summary["explained"] = plain(explained(ruled, data.feedback.x, smallest))
+    summary["several"] = None if several is None else plain(several.to_dict())
     if check:
         stage("checks")
         summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()

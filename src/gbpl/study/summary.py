@@ -61,6 +61,7 @@ class StudyParts:
     certificate: Any
     seconds: float
     smallest_group: int = SMALLEST_GROUP
+    allowed: Sequence[int] | None = None
 
 
 def summarize(parts: StudyParts) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
     smallest = parts.smallest_group
     place = {label: number for number, label in enumerate(data.labels)}
     limits = {place[label]: share for label, share in parts.capacity.items()}
-    numbers = StudyNumbers(policy, parts.decided, rule.default, limits, smallest)
+    numbers = StudyNumbers(policy, parts.decided, rule.default, limits, smallest, parts.allowed)
     given = np.fromiter(map(place.__getitem__, parts.decisions.action.tolist()), np.int64, len(data.feedback))
     split = parts.decisions.disagreement
     assert split is not None
@@ -200,7 +201,7 @@ def _sensitivity(parts: StudyParts, numbers: StudyNumbers) -> dict[str, Any] | N
         entry = {"gain": found.gain_lower[0].estimate, "breakdown": found.breakdown}
         against.append({"label": option.label, **entry, "breakdown_limit": found.breakdown_limit})
     baseline = None
-    if parts.capacity:
+    if parts.capacity or parts.allowed is not None:
         values = {o.action: o.value.estimate for o in options if o.action is not None}
         baseline = parts.data.labels[max(values, key=lambda action: values[action])]
     return training.sensitivity(baseline, STUDY_GAMMAS, SENSITIVITY_LEVEL, within).to_dict() | {"against": against}

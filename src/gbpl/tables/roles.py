@@ -25,7 +25,8 @@ class Roles:
     pattern with * and ?, such as "age*", and with a ! before it takes columns away; if all do, they are taken away from
     every column without another role. `exclude` are columns, or patterns, that are not used. `propensity` is a
     column with the probability of the action taken, a number (that of the second of two actions, or of each of more), a
-    mapping from label to probability, or None, where it is estimated.
+    mapping from label to probability, or None, where it is estimated. Columns `beside` the outcome are further outcomes
+    of the action, and so no features.
     """
 
     outcome: str | None = None
@@ -37,6 +38,7 @@ class Roles:
     propensity: str | float | Mapping[Any, float] | None = None
     weight: str | None = None
     group: str | None = None
+    beside: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name in ("outcomes", "features", "exclude", "controls"):
@@ -77,7 +79,7 @@ class Roles:
         """Columns with a role other than feature, each of which may have one role only."""
         single = (self.outcome, self.action, self.weight, self.group)
         names = [name for name in single if name is not None]
-        names += [*(self.outcomes or ()), *self.controls]
+        names += [*(self.outcomes or ()), *self.controls, *self.beside]
         if isinstance(self.propensity, str):
             names.append(self.propensity)
         return names

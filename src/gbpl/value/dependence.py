@@ -35,8 +35,10 @@ def fold_dependence(
     covariance: Float[np.ndarray, "action action"],
     outcomes: Float[np.ndarray, "row action"],
     play: Callable[[Float[np.ndarray, "... action"], slice], Float[np.ndarray, "... action"]],
-) -> Float[np.ndarray, "row direction"]:
+) -> Float[np.ndarray, "row action"]:
     """The v_i of every row. `play` turns scores of a block of rows, with a leading axis of draws, into policies.
+
+    They are vectors over the actions, so that those of two fits to the same rows can be multiplied.
 
     The scores that decide are estimates: where there is nothing to find they are all noise, and would look clearer
     than they are. They are shrunk by sqrt(1 - trace T / mean |f|^2), so that what is left is as large as the signal.
@@ -45,7 +47,7 @@ def fold_dependence(
     values, vectors = np.linalg.eigh(covariance)
     kept = values > ROUNDING * max(values[-1], 1e-300)
     root = vectors[:, kept] * np.sqrt(values[kept])
-    found = np.zeros((len(scores), root.shape[1]))
+    found = np.zeros(centred.shape)
     size = float(np.mean(np.sum(centred**2, axis=1)))
     if not root.shape[1] or size == 0.0:
         return found
@@ -57,5 +59,5 @@ def fold_dependence(
     for start in range(0, len(scores), BLOCK):
         rows = slice(start, min(start + BLOCK, len(scores)))
         played = np.sum(play(shrunk[rows] + moved, rows) * centre[rows], axis=2)
-        found[rows] = played.T @ draws / DRAWS
+        found[rows] = played.T @ draws / DRAWS @ vectors[:, kept].T
     return found
