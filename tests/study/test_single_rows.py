@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from support.cli import people, quick_learn
 
-from gbpl.study.who import SMALLEST_GROUP, by_feature, review
+from gbpl.study.who import by_feature, review
+from gbpl.tables.parts import SMALLEST_GROUP
 from gbpl.tables.encoder import Encoder
 
 ROLES: dict[str, Any] = {

@@ -19,14 +19,14 @@ def number(text: str) -> float | None:
         return None
 
 
-def by_action(option: str, given: Sequence[str]) -> dict[str, float]:
-    """ACTION=NUMBER, several of them."""
+def by_action(option: str, given: Sequence[str], what: str = "ACTION", such: str = "treat") -> dict[str, float]:
+    """ACTION=NUMBER, or another name in place of the action, several of them."""
     numbers: dict[str, float] = {}
     for text in given:
         label, sign, written = text.rpartition("=")
         value = number(written)
         if not sign or not label or value is None:
-            raise ValueError(f"{option} must be ACTION=NUMBER, such as {option} treat=0.2, got {text!r}")
+            raise ValueError(f"{option} must be {what}=NUMBER, such as {option} {such}=0.2, got {text!r}")
         if label in numbers:
             raise ValueError(f"{option} names {label!r} twice; name it once")
         numbers[label] = value

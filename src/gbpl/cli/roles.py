@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,10 +101,14 @@ Seed = Annotated[
 
 
 def read_by_roles(
-    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, **given: Any
+    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, also: Sequence[str] = (), **given: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """The columns of a file that are needed, and their roles as `learn` takes them; wrong names are refused first."""
+    """The columns of a file that are needed, and their roles as `learn` takes them; wrong names are refused first.
+
+    Those in `also` are read whatever their role.
+    """
     with held():
+        from gbpl.tables.frames import require_columns
         from gbpl.tables.read import open_batches, read_table
         from gbpl.tables.roles import Roles
     with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
@@ -113,10 +118,11 @@ def read_by_roles(
     roles["propensity"] = parse.propensity(propensity or (), columns)
     named = Roles(**roles).resolved(columns, data.name)
     named.check(columns, data.name)
-    needed = None if not named.exclude else [name for name in columns if name not in named.exclude]
+    require_columns(also, columns, data.name)
+    needed = None if not named.exclude else [name for name in columns if name not in named.exclude or name in also]
     if named.features is not None:
-        needed = [*named.used(), *named.features]
-    roles |= {"features": named.features, "exclude": ()}  # what is left out is not read
+        needed = list(dict.fromkeys([*named.used(), *named.features, *also]))
+    roles |= {"features": named.features, "exclude": [name for name in named.exclude if name in also]}  # others not read
     with stderr().status("reading the table"):
         return read_table(data, columns=needed, encoding=encoding, delimiter=delimiter), roles
 

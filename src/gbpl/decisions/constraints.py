@@ -1,0 +1,194 @@
+"""A bound on how far groups may differ in what they get: prices by group that keep decisions within it.
+
+There is one rule: in group g, p_g is taken off the gain of every action but the default (added, where it is negative),
+and a row gets the action with the largest gain left. Raising p_g takes away the action from the rows of the group that
+gain least by it, so the groups' best gains G_g(s) at a share s are concave, and the best policy within
+
+    max_g s_g - min_g s_g <= bound,    maximise sum_g w_g G_g(s_g),
+
+has shares s_g = min(max(s_g^free, t), t + bound) for the best lower end t of the window, which is one of the shares
+that are possible: an exact search, without a solver. A bound on gains, max_g G_g - min_g G_g <= bound, can only be kept
+by giving less to the groups that gain most, as every group already has its best: those are cut at the smallest gain
+plus the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from gbpl.decisions.decisions import GroupPrices
+from gbpl.value.welfare import deterministic
+
+if TYPE_CHECKING:
+    from jaxtyping import Float, Int
+
+__all__ = ["GAPS", "Bounded", "bounded_at_level", "bounded_prices", "gap_chance"]
+
+GAPS = ("shares", "gains")
+AIMS = np.linspace(1.0, 0.0, 41)  # of the bound, tried in this order
+DRAWS = 4_000
+ROUNDING = 1e-9  # of a share
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounded:
+    """Prices by group, and the groups' shares (or gains) at them and without them.
+
+    `aim` is the gap that was aimed at, `chance` that of a gap above the bound on new rows, None where it is not known.
+    """
+
+    prices: Float[np.ndarray, " group"]
+    reached: Float[np.ndarray, " group"]
+    free: Float[np.ndarray, " group"]
+    aim: float
+    chance: float | None = None
+
+    @property
+    def gap(self) -> float:
+        """The largest difference between two groups that have rows."""
+        return float(np.nanmax(self.reached) - np.nanmin(self.reached))
+
+    def priced(
+        self, gain: Float[np.ndarray, "row action"], place: Int[np.ndarray, " row"], default: int
+    ) -> Int[np.ndarray, " row"]:
+        """The actions of rows at the prices, column numbers."""
+        return deterministic(gain - GroupPrices.table(self.prices, place, gain.shape[1], default))  # type: ignore[no-any-return]
+
+
+class _Curve(NamedTuple):
+    """What a group can get: share with an action, gain per row, and the price, for more and more rows."""
+
+    share: Float[np.ndarray, " end"]
+    gain: Float[np.ndarray, " end"]
+    price: Float[np.ndarray, " end"]
+    free: int
+    weight: float
+
+
+def _curve(
+    over: Float[np.ndarray, " row"], treated: np.ndarray, weight: Float[np.ndarray, " row"], rounding: float
+) -> _Curve:
+    """A price lies between two gains that differ by more than rounding; rows of equal gain stay together."""
+    order = np.argsort(-over, kind="stable")
+    over, mass = over[order], weight[order] / weight.sum()
+    share = np.concatenate([[0.0], np.cumsum(mass)])
+    share[-1] = 1.0
+    gain = np.concatenate([[0.0], np.cumsum(mass * over)])
+    span = max(float(over[0] - over[-1]), abs(float(over[0])), abs(float(over[-1])), 1e-300)
+    around = np.concatenate([[over[0] + 2.0 * span], over, [over[-1] - 2.0 * span]])
+    count = int(np.count_nonzero(treated))
+    ends = around[:-1] - around[1:] > max(rounding, 1e-12 * span)
+    ends[count] = True
+    price = np.where(np.arange(len(share)) == count, 0.0, (around[:-1] + around[1:]) / 2.0)
+    kept = np.flatnonzero(ends)
+    return _Curve(share[kept], gain[kept], price[kept], int(np.searchsorted(kept, count)), float(weight.sum()))
+
+
+def _within_shares(curves: Sequence[_Curve], bound: float) -> list[int]:
+    """The end of each group in the window of shares with the largest total gain; nobody at all is always possible."""
+    lower = np.unique(np.concatenate([curve.share for curve in curves]))
+    total, fine, ends = np.zeros(len(lower)), np.ones(len(lower), bool), []
+    for curve in curves:
+        low = np.searchsorted(curve.share, lower - ROUNDING)
+        high = np.searchsorted(curve.share, lower + bound + ROUNDING, side="right") - 1
+        fine &= low <= high
+        ends.append(np.clip(np.clip(curve.free, low, high), 0, len(curve.share) - 1))
+        total += curve.weight * curve.gain[ends[-1]]
+    best = int(np.argmax(np.where(fine, total, -np.inf)))
+    return [int(end[best]) for end in ends]
+
+
+def _within_gains(curves: Sequence[_Curve], bound: float) -> list[int]:
+    """The end of each group with the largest gain up to the smallest one plus the bound."""
+    most = min(float(curve.gain[curve.free]) for curve in curves) + bound
+    size = ROUNDING * max(float(np.abs(curve.gain).max()) for curve in curves)
+    return [int(np.searchsorted(curve.gain[: curve.free + 1], most + size, side="right")) - 1 for curve in curves]
+
+
+def bounded_prices(
+    gain: Float[np.ndarray, "row action"],
+    place: Int[np.ndarray, " row"],
+    bound: float,
+    *,
+    count: int,
+    of: str = "shares",
+    default: int = 0,
+    weights: Float[np.ndarray, " row"] | None = None,
+    rounding: float = 0.0,
+) -> Bounded:
+    """Prices of `count` groups, `place` of each row, at which the gap between them is at most `bound` on these rows.
+
+    `of` is `"shares"`, of the rows that get any action but the default, or `"gains"`, expected per row over the
+    default. The total gain is the largest that prices can have within the bound. Groups without rows have price 0.
+
+    >>> gain = np.array([[0.0, 3.0], [0.0, 2.0], [0.0, 1.0], [0.0, -4.0]])
+    >>> bounded_prices(gain, np.array([0, 0, 1, 1]), 0.5, count=2).reached.tolist()
+    [1.0, 0.5]
+    >>> bounded_prices(gain, np.array([0, 0, 1, 1]), 0.0, count=2).reached.tolist()
+    [0.5, 0.5]
+    """
+    if of not in GAPS:
+        raise ValueError(f"of must be {' or '.join(map(repr, GAPS))}, got {of!r}")
+    if not bound >= 0.0:
+        raise ValueError(f"bound must be >= 0, got {bound}; try 0.1")
+    weight = np.ones(len(gain)) if weights is None else weights
+    others = np.delete(gain, default, axis=1).max(axis=1) - gain[:, default]
+    treated = deterministic(gain) != default
+    some = [number for number in range(count) if np.any(place == number)]
+    rows = [place == number for number in some]
+    curves = [_curve(others[own], treated[own], weight[own], rounding) for own in rows]
+    ends = _within_shares(curves, bound) if of == "shares" else _within_gains(curves, bound)
+    prices, reached, free = np.zeros(count), np.full(count, np.nan), np.full(count, np.nan)
+    for number, curve, end in zip(some, curves, ends, strict=True):
+        level = curve.share if of == "shares" else curve.gain
+        prices[number], reached[number], free[number] = curve.price[end], level[end], level[curve.free]
+    return Bounded(prices, reached, free, bound)
+
+
+def gap_chance(
+    shares: Float[np.ndarray, " group"], independent: Float[np.ndarray, " group"], bound: float, inflation: float = 0.0
+) -> float:
+    """Chance that the shares of new rows differ by more than the bound, given those of `independent` rows each.
+
+    Errors are normal with the variance of Agresti and Coull (1998), as in `value.by_group`.
+    """
+    near = (independent * shares + 2.0) / (independent + 4.0)
+    sd = np.sqrt((1.0 + inflation) * near * (1.0 - near) / (independent + 4.0))
+    drawn = shares + sd * np.random.default_rng(0).standard_normal((DRAWS, len(shares)))
+    return float(np.mean(drawn.max(axis=1) - drawn.min(axis=1) > bound))
+
+
+def bounded_at_level(
+    gain: Float[np.ndarray, "row action"],
+    place: Int[np.ndarray, " row"],
+    bound: float,
+    *,
+    independent: Float[np.ndarray, " group"],
+    level: float = 0.95,
+    inflation: float = 0.0,
+    default: int = 0,
+    weights: Float[np.ndarray, " row"] | None = None,
+    rounding: float = 0.0,
+) -> Bounded:
+    """Prices at which shares of new rows differ by more than `bound` with a chance of at most 1 - level.
+
+    On these rows the gap is kept to a smaller `aim`, by as much as their shares are uncertain; it is the largest that
+    does, or where none does, that with the smallest chance. `independent` is how many independent rows each group has.
+    """
+    best: Bounded | None = None
+    row = min(bound, 1.0 / float(independent.min()))  # below it there is hardly a window with shares of all groups
+    for aim in dict.fromkeys(max(bound * part, row) for part in AIMS.tolist()):
+        made = bounded_prices(
+            gain, place, aim, count=len(independent), default=default, weights=weights, rounding=rounding
+        )
+        chance = gap_chance(made.reached, independent, bound, inflation)
+        if best is None or chance < (best.chance or 0.0):
+            best = Bounded(made.prices, made.reached, made.free, aim, chance)
+        if chance <= 1.0 - level:
+            break
+    assert best is not None
+    return best
