@@ -7,9 +7,8 @@ gain least by it, so the groups' best gains G_g(s) at a share s are concave, and
     max_g s_g - min_g s_g <= bound,    maximise sum_g w_g G_g(s_g),
 
 has shares s_g = min(max(s_g^free, t), t + bound) for the best lower end t of the window, which is one of the shares
-that are possible: an exact search, without a solver. A bound on gains, max_g G_g - min_g G_g <= bound, can only be kept
-by giving less to the groups that gain most, as every group already has its best: those are cut at the smallest gain
-plus the bound.
+that are possible: an exact search, without a solver. A bound on the difference of gains can only be kept by giving less
+to the groups that gain most, as every group already has its best: no group may then gain more than a cap.
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ from gbpl.value.welfare import deterministic
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["GAPS", "Bounded", "bounded_at_level", "bounded_prices", "gap_chance"]
+__all__ = ["Bounded", "bounded_at_level", "bounded_prices", "capped_prices", "gap_chance"]
 
-GAPS = ("shares", "gains")
 AIMS = np.linspace(1.0, 0.0, 41)  # of the bound, tried in this order
 DRAWS = 4_000
 ROUNDING = 1e-9  # of a share
@@ -38,7 +36,8 @@ ROUNDING = 1e-9  # of a share
 class Bounded:
     """Prices by group, and the groups' shares (or gains) at them and without them.
 
-    `aim` is the gap that was aimed at, `chance` that of a gap above the bound on new rows, None where it is not known.
+    `aim` is the gap, or the cap, that was aimed at, `chance` that of a gap above the bound on new rows, None where it is
+    not known.
     """
 
     prices: Float[np.ndarray, " group"]
@@ -102,28 +101,20 @@ def _within_shares(curves: Sequence[_Curve], bound: float) -> list[int]:
     return [int(end[best]) for end in ends]
 
 
-def _within_gains(curves: Sequence[_Curve], bound: float) -> list[int]:
-    """The end of each group with the largest gain up to the smallest one plus the bound."""
-    most = min(float(curve.gain[curve.free]) for curve in curves) + bound
-    size = ROUNDING * max(float(np.abs(curve.gain).max()) for curve in curves)
-    return [int(np.searchsorted(curve.gain[: curve.free + 1], most + size, side="right")) - 1 for curve in curves]
-
-
 def bounded_prices(
     gain: Float[np.ndarray, "row action"],
     place: Int[np.ndarray, " row"],
     bound: float,
     *,
     count: int,
-    of: str = "shares",
     default: int = 0,
     weights: Float[np.ndarray, " row"] | None = None,
     rounding: float = 0.0,
 ) -> Bounded:
-    """Prices of `count` groups, `place` of each row, at which the gap between them is at most `bound` on these rows.
+    """Prices of `count` groups, `place` of each row, at which their shares differ by at most `bound` on these rows.
 
-    `of` is `"shares"`, of the rows that get any action but the default, or `"gains"`, expected per row over the
-    default. The total gain is the largest that prices can have within the bound. Groups without rows have price 0.
+    Shares are of the rows that get any action but the default. The total gain is the largest that prices can have
+    within the bound. Groups without rows have price 0.
 
     >>> gain = np.array([[0.0, 3.0], [0.0, 2.0], [0.0, 1.0], [0.0, -4.0]])
     >>> bounded_prices(gain, np.array([0, 0, 1, 1]), 0.5, count=2).reached.tolist()
@@ -131,22 +122,59 @@ def bounded_prices(
     >>> bounded_prices(gain, np.array([0, 0, 1, 1]), 0.0, count=2).reached.tolist()
     [0.5, 0.5]
     """
-    if of not in GAPS:
-        raise ValueError(f"of must be {' or '.join(map(repr, GAPS))}, got {of!r}")
     if not bound >= 0.0:
         raise ValueError(f"bound must be >= 0, got {bound}; try 0.1")
+    curves = _curves(gain, place, count, default, weights, rounding)
+    ends = dict(zip(curves, _within_shares(list(curves.values()), bound), strict=True))
+    return _bounded(curves, ends, count, bound, "share")
+
+
+def capped_prices(
+    gain: Float[np.ndarray, "row action"],
+    place: Int[np.ndarray, " row"],
+    cap: float,
+    *,
+    count: int,
+    default: int = 0,
+    weights: Float[np.ndarray, " row"] | None = None,
+    rounding: float = 0.0,
+) -> Bounded:
+    """Prices at which no group is expected to gain more than `cap` per row over the default, and each as much as it can.
+
+    >>> gain = np.array([[0.0, 3.0], [0.0, 2.0], [0.0, 1.0], [0.0, -4.0]])
+    >>> capped_prices(gain, np.array([0, 0, 1, 1]), 2.0, count=2).reached.tolist()
+    [1.5, 0.5]
+    """
+    if not cap >= 0.0:
+        raise ValueError(f"cap must be >= 0, got {cap}; at 0 everybody gets the default")
+    curves = _curves(gain, place, count, default, weights, rounding)
+    most = cap * (1.0 + ROUNDING)
+    ends = {
+        number: int(np.searchsorted(curve.gain[: curve.free + 1], most, side="right")) - 1
+        for number, curve in curves.items()
+    }
+    return _bounded(curves, ends, count, cap, "gain")
+
+
+def _curves(
+    gain: Float[np.ndarray, "row action"], place: Int[np.ndarray, " row"], count: int, default: int,
+    weights: Float[np.ndarray, " row"] | None, rounding: float,
+) -> dict[int, _Curve]:  # fmt: skip
+    """The curve of each group that has rows."""
     weight = np.ones(len(gain)) if weights is None else weights
-    others = np.delete(gain, default, axis=1).max(axis=1) - gain[:, default]
+    over = np.delete(gain, default, axis=1).max(axis=1) - gain[:, default]
     treated = deterministic(gain) != default
-    some = [number for number in range(count) if np.any(place == number)]
-    rows = [place == number for number in some]
-    curves = [_curve(others[own], treated[own], weight[own], rounding) for own in rows]
-    ends = _within_shares(curves, bound) if of == "shares" else _within_gains(curves, bound)
+    rows = {number: place == number for number in range(count) if np.any(place == number)}
+    return {number: _curve(over[own], treated[own], weight[own], rounding) for number, own in rows.items()}
+
+
+def _bounded(curves: dict[int, _Curve], ends: dict[int, int], count: int, aim: float, level: str) -> Bounded:
     prices, reached, free = np.zeros(count), np.full(count, np.nan), np.full(count, np.nan)
-    for number, curve, end in zip(some, curves, ends, strict=True):
-        level = curve.share if of == "shares" else curve.gain
-        prices[number], reached[number], free[number] = curve.price[end], level[end], level[curve.free]
-    return Bounded(prices, reached, free, bound)
+    for number, curve in curves.items():
+        along = getattr(curve, level)
+        prices[number], reached[number] = curve.price[ends[number]], along[ends[number]]
+        free[number] = along[curve.free]
+    return Bounded(prices, reached, free, aim)
 
 
 def gap_chance(

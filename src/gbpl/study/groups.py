@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.decisions.constraints import Bounded, bounded_at_level, bounded_prices
+from gbpl.decisions.constraints import Bounded, bounded_at_level, bounded_prices, capped_prices
 from gbpl.decisions.decisions import GroupPrices, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.estimators.groups import price_of
@@ -31,6 +31,7 @@ __all__ = ["AskedGroups", "BoundedRule", "bounded_rule", "group_of", "groups_sum
 
 HELD = 0.95  # probability with which a bound on shares holds on new rows
 ROUNDING = 1e-6  # of a deviation, as in `study.study`
+CAPS = np.linspace(0.0, 1.0, 41)[1:]  # of the largest gain of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +102,9 @@ class BoundedRule:
             for one in listed
             if one[1]
         ]
-        shares = self.asked.of == "shares"
         return {
             "column": self.asked.column, "of": self.asked.of, "bound": self.asked.bound,
-            "level": HELD if shares else None, "aim": found.aim, "chance": found.chance, "gap": found.gap,
+            "level": HELD, "aim": found.aim, "chance": found.chance, "gap": found.gap,
             "held_out_gap": float(np.nanmax(self.held_out) - np.nanmin(self.held_out)),
             "free_gap": float(np.nanmax(found.free) - np.nanmin(found.free)), "groups": groups,
             "price": {"estimate": self.price.estimate, "se": self.price.se, "low": low, "high": high},
@@ -115,11 +115,7 @@ def bounded_rule(
     policy: GBPLNet, frozen: SavedPolicy, data: TableFeedback, frame: Any, rule: Rule, free: Int[np.ndarray, " row"],
     asked: AskedGroups, smallest: int, notes: list[str],
 ) -> BoundedRule:  # fmt: skip
-    """The rule with prices by group; `free` are the held-out decisions without them.
-
-    Prices of the policy are those of the rows that it learned from. Held-out decisions are at prices of their own, in
-    each fold by itself, as it was learned apart; there the gap may be that of one row of the smallest group.
-    """
+    """The rule with prices by group, those of the rows it learned from; `free` are held-out decisions without them."""
     assert asked.column is not None
     values = column(frame, asked.column)[data.kept]
     parts = Parts.of(values, smallest)
@@ -129,44 +125,83 @@ def bounded_rule(
     # Of the whole table, as `decide` will see it: the same rows in the same blocks are added up in the same order.
     gain = frozen.with_study(rule=rule, encoder=None, summary=None).expected_gain(data.features)[data.kept]
     common: dict[str, Any] = {"default": default, "weights": feedback.weights, "rounding": slope.slope * ROUNDING}
+    outside = _Outside(policy, place, count, default, free, feedback.weights, slope.slope * ROUNDING)
     if asked.of == "gains":
-        found = bounded_prices(gain, place, asked.bound, count=count, of="gains", **common)
+        cap = outside.cap(asked.bound)
+        found = capped_prices(gain, place, cap, count=count, **common)
     else:
         inside = [independent_rows(place == g, feedback.weights, feedback.groups) for g in range(count)]
         found = bounded_at_level(
             gain, place, asked.bound, independent=np.array(inside), level=HELD, inflation=LEARNED, **common
         )
-    held, decided, row_prices = policy.training("learn again").held_out, free.copy(), np.zeros(len(free))
-    outside = policy.expected_gain(default=policy.actions_.tolist()[default])
-    for fold in held.folds:
-        own, weights = place[fold], None if feedback.weights is None else feedback.weights[fold]
-        smallest_part = int(np.bincount(own)[np.unique(own)].min())
-        aim = found.aim if asked.of == "gains" else max(found.aim, 1.0 / smallest_part)
-        away = bounded_prices(outside[fold], own, aim, count=count, of=asked.of, **common | {"weights": weights})
-        row_prices[fold] = away.prices[own]
-        decided[fold] = away.priced(outside[fold], own, default) if away.prices.any() else free[fold]
+    decided, row_prices = outside.decided(asked.of, found.aim) if found.prices.any() else (free, np.zeros(len(free)))
     unit = slope.slope if policy.effect_ is None and slope.slope > 0.0 else 1.0
-    table = np.where(np.arange(gain.shape[1]) == default, 0.0, row_prices[:, None] / unit)
+    table = GroupPrices.table(row_prices / unit, np.arange(len(free)), gain.shape[1], default)
     price = price_of(policy.training("learn again"), free, decided, table)
     notes += _noted(asked, found)
     groups = GroupPrices(asked.column, parts, tuple(found.prices.tolist())) if found.prices.any() else None
     return BoundedRule(
         replace(rule, groups=groups), decided, asked, parts, np.bincount(place, minlength=count), found,
-        _held_out(policy, decided, place, count, default, asked.of), price,
+        np.array([value.estimate for value in outside.levels(decided, asked.of)]), price,
     )  # fmt: skip
 
 
-def _held_out(
-    policy: GBPLNet, decided: Int[np.ndarray, " row"], place: Int[np.ndarray, " row"], count: int, default: int, of: str
-) -> Float[np.ndarray, " group"]:
-    """Shares, or estimated gains, of the groups under the held-out decisions."""
-    evaluator = policy.training("learn again").evaluator("dr")
-    labels = policy.actions_.tolist()
-    value = evaluator.value(np.eye(len(labels))[decided], baseline=labels[default])
-    if of == "shares":
-        value = replace(value, influence=(decided != default).astype(np.float64))
-    some = [place == number for number in range(count)]
-    return np.array([value_in(value, rows).estimate if rows.any() else np.nan for rows in some])
+class _Outside:
+    """Held-out decisions within a bound: in each fold at prices of its own, as it was learned apart."""
+
+    def __init__(
+        self, policy: GBPLNet, place: Int[np.ndarray, " row"], count: int, default: int, free: Int[np.ndarray, " row"],
+        weights: Float[np.ndarray, " row"] | None, rounding: float,
+    ) -> None:  # fmt: skip
+        self.training, self.labels = policy.training("learn again"), policy.actions_.tolist()
+        self.gain = policy.expected_gain(default=self.labels[default])
+        self.place, self.count, self.default, self.free = place, count, default, free
+        self.weights, self.rounding = weights, rounding
+
+    def decided(self, of: str, aim: float) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        """Actions of the rows, and the price of each; shares may differ by one row of the smallest group of a fold."""
+        decided, prices = self.free.copy(), np.zeros(len(self.free))
+        for fold in self.training.held_out.folds:
+            own, weights = self.place[fold], None if self.weights is None else self.weights[fold]
+            common: dict[str, Any] = {
+                "count": self.count, "default": self.default, "weights": weights, "rounding": self.rounding
+            }  # fmt: skip
+            row = 1.0 / float(np.bincount(own)[np.unique(own)].min())
+            away = (
+                bounded_prices(self.gain[fold], own, max(aim, row), **common)
+                if of == "shares"
+                else capped_prices(self.gain[fold], own, aim, **common)
+            )
+            prices[fold] = away.prices[own]
+            decided[fold] = away.priced(self.gain[fold], own, self.default) if away.prices.any() else self.free[fold]
+        return decided, prices
+
+    def levels(self, decided: Int[np.ndarray, " row"], of: str) -> list[Value]:
+        """Shares, or gains, of the groups under held-out decisions."""
+        table = np.eye(len(self.labels))[decided]
+        value = self.training.evaluator("dr").value(table, baseline=self.labels[self.default])
+        value = self.training.learned(value, "dr", "deterministic", own=False)
+        if of == "shares":
+            value = replace(value, influence=1.0 - table[:, self.default])
+        return [value_in(value, self.place == number) for number in range(self.count)]
+
+    def cap(self, bound: float) -> float:
+        """The largest cap on expected gains under which those of all groups differ by at most the bound, by outcomes.
+
+        Caps are tried from zero upwards, and the last is taken before one at which the upper end of some difference is
+        above the bound: a sequence of tests fixed in advance, so that together they have the level of one (Maurer,
+        Hothorn and Lehmacher 1995).
+        """
+        rows = [self.place == number for number in range(self.count)]
+        most = max(float(np.average(self.gain[own].max(axis=1))) for own in rows)
+        kept = 0.0
+        for cap in (CAPS * most).tolist():
+            values = self.levels(self.decided("gains", cap)[0], "gains")
+            pairs = [one - other for one in values for other in values if one is not other]
+            if any(pair.interval(2.0 * HELD - 1.0)[1] > bound for pair in pairs):
+                return kept
+            kept = cap
+        return float("inf")
 
 
 def _noted(asked: AskedGroups, found: Bounded) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import t
 
 from gbpl.report.numbers import ascii_number, decimal_places
 from gbpl.value.estimate import Value
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupTable", "group_table", "independent_rows", "value_in"]
 
 ANY = -np.inf, np.inf
+TAIL = 0.975
 SPAN = ("estimate", "se", "low", "high", "band_low", "band_high")
 
 
@@ -112,15 +114,20 @@ def independent_rows(
 def value_in(value: Value, inside: Bool[np.ndarray, " row"], more: Float[np.ndarray, " row"] | None = None) -> Value:
     """The value in a part of the rows; `more` is what in each row's value is extrapolated, half of it allowed for.
 
-    >>> part = value_in(Value(np.array([1.0, 2.0, 6.0]), "dr"), np.array([True, True, False]))
-    >>> part.estimate, round(part.se, 6)
-    (1.5, 0.5)
+    The error is larger by the ratio of the 97.5 % quantiles of Student's t for the rows of the part and for all rows.
+
+    >>> part = value_in(Value(np.array([1.0, 3.0] * 500 + [9.0]), "dr"), np.arange(1001) < 1000)
+    >>> round(part.estimate, 6), round(part.se, 3)
+    (2.0, 0.032)
     """
     share = float(np.average(inside, weights=value.weights))
     ratio = inside / share
     mean = float(np.average(ratio * value.influence, weights=value.weights))
     count, every = (independent_rows(rows, value.weights, value.groups) for rows in (inside, inside | True))
-    few = count / (count - 1.0) * (every - 1.0) / every if count > 1.0 else np.nan  # as if these were all rows
+    few = np.nan
+    if count > 1.0:  # as if these were all rows, with Student's t of so many
+        wider = t.ppf(TAIL, count - 1.0) / t.ppf(TAIL, value.freedom)
+        few = count / (count - 1.0) * (every - 1.0) / every * wider**2
     extrapolated = 0.0 if more is None else 0.5 * abs(float(np.average(ratio * more, weights=value.weights)))
     return replace(
         value,
