@@ -14,7 +14,7 @@ to the groups that gain most, as every group already has its best: no group may 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -208,14 +208,14 @@ def bounded_at_level(
     does, or where none does, that with the smallest chance. `independent` is how many independent rows each group has.
     """
     best: Bounded | None = None
+    curves = _curves(gain, place, len(independent), default, weights, rounding)
     row = min(bound, 1.0 / float(independent.min()))  # below it there is hardly a window with shares of all groups
     for aim in dict.fromkeys(max(bound * part, row) for part in AIMS.tolist()):
-        made = bounded_prices(
-            gain, place, aim, count=len(independent), default=default, weights=weights, rounding=rounding
-        )
+        ends = dict(zip(curves, _within_shares(list(curves.values()), aim), strict=True))
+        made = _bounded(curves, ends, len(independent), aim, "share")
         chance = gap_chance(made.reached, independent, bound, inflation)
         if best is None or chance < (best.chance or 0.0):
-            best = Bounded(made.prices, made.reached, made.free, aim, chance)
+            best = replace(made, chance=chance)
         if chance <= 1.0 - level:
             break
     assert best is not None
