@@ -1,8 +1,11 @@
 """Whether what is said by group is true: bands for all groups, and bounds between groups on new rows.
 
-`python benchmarks/groups.py arrays` has 200 samples of each design with a stand-in for the policy, `learned` has `GBPL()` as
-shipped; each prints a table. Groups are three or five of unequal size, shares and gains differ between them. A truth is that
-of 50,000 (arrays: 200,000) new rows.
+python benchmarks/groups.py arrays
+python benchmarks/groups.py learned [REPLICATIONS [STRENGTH]]
+
+`arrays` has 200 samples of each design with a stand-in for the policy, `learned` has `GBPL()` as shipped, and effects
+times STRENGTH; each prints a table. Groups are three or five of unequal size, shares and gains differ between them. A
+truth is that of 50,000 (arrays: 200,000) new rows.
 """
 
 from __future__ import annotations
@@ -14,10 +17,10 @@ import numpy as np
 
 from gbpl import GBPL
 from gbpl.decisions.constraints import bounded_at_level
+from gbpl.decisions.decisions import Rule
 from gbpl.estimators.many import fit_many, hold_out_many
 from gbpl.feedback.read import TableFeedback
 from gbpl.study.groups import AskedGroups, bounded_rule
-from gbpl.decisions.decisions import Rule
 from gbpl.value.by_group import group_table
 from gbpl.value.estimate import Value
 

@@ -12,8 +12,8 @@ import pytest
 from support.cli import people, quick_learn
 
 from gbpl.study.who import by_feature, review
-from gbpl.tables.parts import SMALLEST_GROUP
 from gbpl.tables.encoder import Encoder
+from gbpl.tables.parts import SMALLEST_GROUP
 
 ROLES: dict[str, Any] = {
     "outcome": "earnings",

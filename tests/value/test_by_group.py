@@ -30,7 +30,7 @@ def table(**more):
 def test_groups_are_weighted_means_with_the_error_of_their_rows():
     made = table(weights=WEIGHTS)
     for group in range(3):
-        own = PLACE == group
+        own = group == PLACE
         w, x = WEIGHTS[own] / WEIGHTS[own].sum(), (PSI - USUAL)[own]
         mean, count = w @ x, 1.0 / np.sum(w**2)
         assert_allclose(made.gains.estimates[group], mean)
@@ -62,7 +62,7 @@ def test_what_learning_adds_is_that_of_the_rows_of_the_group():
     dependence, more = rng.normal(size=(N, 2)), rng.normal(size=N) + 0.3
     plain, learned = table(), table(dependence=dependence, inflation=0.12, more=more)
     for group in range(3):
-        own = PLACE == group
+        own = group == PLACE
         added = np.sum(dependence[own] ** 2) / own.sum() ** 2 * N / (N - 1.0) + (more[own].mean() / 2.0) ** 2
         assert_allclose(learned.values.ses[group] ** 2, 1.12 * plain.values.ses[group] ** 2 + added)
         rest = np.sum(dependence[~own] ** 2) / (~own).sum() ** 2 * N / (N - 1.0) + (more[~own].mean() / 2.0) ** 2

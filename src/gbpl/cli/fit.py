@@ -234,7 +234,7 @@ def fit(
         from gbpl.study.groups import AskedGroups
         from gbpl.study.options import Wording, check_review
     check_review(review, defer)
-    asked = AskedGroups.read(by, *gaps, limits)
+    asked = AskedGroups.read(by, gaps[0], gaps[1], limits)
     Wording(title, unit, per, population)
     with learning(certificate=certify or outcome_range is not None, check=check, quiet=as_json):
         stage("reading")

@@ -122,7 +122,8 @@ def read_by_roles(
     needed = None if not named.exclude else [name for name in columns if name not in named.exclude or name in also]
     if named.features is not None:
         needed = list(dict.fromkeys([*named.used(), *named.features, *also]))
-    roles |= {"features": named.features, "exclude": [name for name in named.exclude if name in also]}  # others not read
+    left_out = [name for name in named.exclude if name in also]  # the others are not read
+    roles |= {"features": named.features, "exclude": left_out}
     with stderr().status("reading the table"):
         return read_table(data, columns=needed, encoding=encoding, delimiter=delimiter), roles
 

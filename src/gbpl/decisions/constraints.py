@@ -36,8 +36,8 @@ ROUNDING = 1e-9  # of a share
 class Bounded:
     """Prices by group, and the groups' shares (or gains) at them and without them.
 
-    `aim` is the gap, or the cap, that was aimed at, `chance` that of a gap above the bound on new rows, None where it is
-    not known.
+    `aim` is the gap, or the cap, that was aimed at, `chance` that of a gap above the bound on new rows, None where it
+    is not known.
     """
 
     prices: Float[np.ndarray, " group"]
@@ -139,7 +139,7 @@ def capped_prices(
     weights: Float[np.ndarray, " row"] | None = None,
     rounding: float = 0.0,
 ) -> Bounded:
-    """Prices at which no group is expected to gain more than `cap` per row over the default, and each as much as it can.
+    """Prices at which no group is expected to gain more than `cap` per row over the default, and each all it then can.
 
     >>> gain = np.array([[0.0, 3.0], [0.0, 2.0], [0.0, 1.0], [0.0, -4.0]])
     >>> capped_prices(gain, np.array([0, 0, 1, 1]), 2.0, count=2).reached.tolist()

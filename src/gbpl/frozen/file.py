@@ -171,18 +171,17 @@ def _content(policy: SavedPolicy) -> bytes:
         arrays |= {f"effects/{name}": array for name, array in of_effects.items() if array is not None}
     if columns is not None:
         version, settings = 4, settings | {"columns": columns}
+    rule = {"default": policy.rule.default, "defer": policy.rule.defer, "prices": list(policy.rule.prices)}
+    if policy.rule.groups is not None:
+        version, rule = 5, rule | {"groups": group_settings(policy.rule.groups)}
     settings |= {
         "actions": [_plain_label(label) for label in policy.actions_.tolist()],
         "features": None if names is None else [str(name) for name in names],
         "slope": None if policy.gain is None else [policy.gain.slope, policy.gain.se],
-        "rule": {
-            "default": policy.rule.default, "defer": policy.rule.defer, "prices": list(policy.rule.prices),
-        },
+        "rule": rule,
         "encoder": None if policy.encoder is None else policy.encoder.to_json(),
         "summary": policy.summary,
     }  # fmt: skip
-    if policy.rule.groups is not None:
-        version, settings["rule"]["groups"] = 5, group_settings(policy.rule.groups)
     if policy.fingerprint_ is not None:
         settings |= {"fingerprint": policy.fingerprint_.to_json()}
     if policy.certificate is not None and not (policy.summary or {}).get("certificate"):

@@ -247,9 +247,7 @@ class NumpyPolicy:
             )
         return np.zeros((rows, len(self.actions_)))
 
-    def decide(
-        self, X: Any, *, defer: float | None = None, review: int | None = None, group: Any = None
-    ) -> Decisions:
+    def decide(self, X: Any, *, defer: float | None = None, review: int | None = None, group: Any = None) -> Decisions:
         """Action, its chances, disagreement, whether a person should decide, and the expected gain.
 
         A person should decide rows with a disagreement above `defer`; or, with a `review` of n, the n rows where a look

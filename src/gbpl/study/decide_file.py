@@ -129,9 +129,9 @@ def _nothing(policy: SavedPolicy) -> Decided:
 def needed_columns(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     """Columns that the policy uses, and their kinds."""
     if policy.encoder is not None:
-        groups = policy.rule.groups
-        more = {} if groups is None or groups.column in policy.encoder.columns else {groups.column: groups.parts.reads_as}
-        return [*policy.encoder.columns, *more], policy.encoder.arrow_types() | more
+        kinds, groups = policy.encoder.arrow_types(), policy.rule.groups
+        kinds = kinds if groups is None else {groups.column: groups.parts.reads_as} | kinds
+        return list(dict.fromkeys([*policy.encoder.columns, *kinds])), kinds
     names = getattr(policy, "feature_names_in_", None)
     if names is None:
         raise TableError(

@@ -183,8 +183,8 @@ def _actions(parts: StudyParts, given: Int[np.ndarray, " row"]) -> list[dict[str
 def _sensitivity(parts: StudyParts, numbers: StudyNumbers) -> dict[str, Any] | None:
     """Bounds under hidden confounding, where propensities are estimated; a breakdown beyond what is tried is None.
 
-    Decisions are those of members that have not seen the row; with capacities or prices by group, those out of fold within
-    them, compared with actions that everybody can get.
+    Decisions are those of members that have not seen the row; with capacities or prices by group, those out of fold
+    within them, compared with actions that everybody can get.
     """
     training = parts.policy.training("learn again")
     known = training.nuisances

@@ -131,16 +131,20 @@ class Parts:
         _require(fine, "its parts are not described")
         names, levels, cuts = stored["names"], stored["levels"], stored["cuts"]
         for texts in (names, levels):
-            _require(isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts), "a name is no text")
+            fine = isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts)
+            _require(fine, "a name is no text")
         _require(stored["kind"] in ("number", "category"), f"its kind is {stored['kind']!r:.40}")
         if cuts is not None:
-            fine = isinstance(cuts, list | tuple) and all(type(cut) in (int, float) and abs(cut) < np.inf for cut in cuts)
-            _require(fine and list(cuts) == sorted(set(cuts)), "its cuts are not numbers in order")
+            fine = isinstance(cuts, list | tuple) and all(type(cut) in (int, float) for cut in cuts)
+            _require(
+                fine and all(abs(cut) < np.inf for cut in cuts) and list(cuts) == sorted(set(cuts)),
+                "its cuts are not numbers in order",
+            )
             cuts = tuple(float(cut) for cut in cuts)
         for at in (stored["others"], stored["missing"]):
             _require(at is None or (type(at) is int and 0 <= at < len(names)), f"{at!r:.40} is no part")
         known = len(levels) if cuts is None else len(cuts) + 1
-        _require(0 < len(names) and known <= len(names), "a part has no name")
+        _require(len(names) > 0 and known <= len(names), "a part has no name")
         return cls(stored["kind"], tuple(names), cuts, tuple(levels), stored["others"], stored["missing"])
 
 

@@ -56,7 +56,10 @@ class GroupTable:
         spans = {
             name: _spans(getattr(self, name), level, within)
             for name, within in (
-                ("shares", (0.0, 1.0)), ("values", ANY), ("gains", ANY), ("gain_differences", ANY),
+                ("shares", (0.0, 1.0)),
+                ("values", ANY),
+                ("gains", ANY),
+                ("gain_differences", ANY),
                 ("share_differences", (-1.0, 1.0)),
             )
         }
@@ -83,7 +86,8 @@ class GroupTable:
         lines = [f"{self.column[:28]:<28} {'rows':>8}{head} {'gain':>10} {'all together, 95 %':>24}"]
         for one in columns:
             places = decimal_places(one["gain"]["se"])
-            gain, low, high = (ascii_number(one["gain"][name], places) for name in ("estimate", "band_low", "band_high"))
+            ends = (one["gain"][name] for name in ("estimate", "band_low", "band_high"))
+            gain, low, high = (ascii_number(end, places) for end in ends)
             shares = "".join(f"{one['shares'][a]['estimate']:>14.1%}" for a in others)
             lines.append(f"{one['label'][:28]:<28} {one['rows']:>8,}{shares} {gain:>10} {f'{low} to {high}':>24}")
         if self.gain_differences is not None and self.share_differences is not None:
@@ -138,9 +142,7 @@ def value_in(value: Value, inside: Bool[np.ndarray, " row"], more: Float[np.ndar
     )
 
 
-def _difference(
-    value: Value, inside: Bool[np.ndarray, " row"], parts: tuple[Value, Value]
-) -> Value:
+def _difference(value: Value, inside: Bool[np.ndarray, " row"], parts: tuple[Value, Value]) -> Value:
     """One part less the other rows; folds depend on each other through both, with opposite signs."""
     made = parts[0] - parts[1]
     if value.dependence is None:
