@@ -22,6 +22,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gbpl import OverlapReport, plots
 from gbpl.decisions.reliability import Reliability
 from gbpl.plots import (
+    plot_by_group,
     plot_coverage,
     plot_disagreement,
     plot_eta,
@@ -38,6 +39,7 @@ from gbpl.plots import (
     plot_welfare,
     plot_zeta_path,
 )
+from gbpl.value.by_group import group_table
 from gbpl.value.estimate import Value
 from gbpl.value.front import Front, FrontPoint
 from gbpl.value.gains import gains_over
@@ -539,6 +541,25 @@ def test_gain_over_each_action_with_intervals_and_bands() -> None:
     assert_allclose(band, gains.bands(0.9))
     assert_allclose(ax.lines[-1].get_xdata(), gains.estimates)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["wait", r"co\$t"]
+
+
+def test_groups_with_intervals_and_bands() -> None:
+    rng = np.random.default_rng(4)
+    value, usual = Value(rng.normal(size=90), "dr"), Value(rng.normal(size=90), "dr")
+    table = group_table(
+        "city", ["Bern", "U$m"], np.arange(90) % 2, value=value, usual=usual, given=np.eye(2)[np.arange(90) % 2],
+        actions=["wait", "call"], default=0,
+    )  # fmt: skip
+    for of in ("gains", "values", "gain_differences", "share_differences"):
+        ax, shown = plot_by_group(table, of=of, level=0.9), getattr(table, of)
+        band, one = (np.array([path.vertices[:, 0] for path in lines.get_paths()]) for lines in ax.collections)
+        assert_allclose(one, shown.intervals(0.9))
+        assert_allclose(band, shown.bands(0.9))
+        assert [label.get_text() for label in ax.get_yticklabels()] == ["Bern", r"U\$m"]
+        assert ax.get_ylabel() == "city"
+        assert_words_on_the_picture_and_apart([ax])
+    with pytest.raises(ValueError, match="of must be one of gains, values"):
+        plot_by_group(table, of="rows")
 
 
 class _Corner:

@@ -31,6 +31,7 @@ from .nuisance.confounding import policy_sensitivity as policy_sensitivity
 from .nuisance.off_policy import policy_value as policy_value
 from .study.compare import compare_policies as compare_policies
 from .study.compare import evaluate_policy as evaluate_policy
+from .value.by_group import GroupTable as GroupTable
 from .value.estimate import Value as Value
 from .value.overlap import OverlapReport as OverlapReport
 from .value.sensitivity import Sensitivity as Sensitivity

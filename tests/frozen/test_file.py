@@ -689,9 +689,9 @@ def forged(path, header, arrays, told=None, **changes):
 
 def test_a_newer_format_says_so(file, tmp_path):
     header, arrays = header_of(file)
-    assert (header["format"], FORMAT) == (3, 4)
-    forged(tmp_path / "p", header | {"format": 5}, arrays)
-    with pytest.raises(SavedPolicyError, match="has format 5, and this gbpl reads up to 4; install a newer gbpl"):
+    assert (header["format"], FORMAT) == (3, 5)
+    forged(tmp_path / "p", header | {"format": 6}, arrays)
+    with pytest.raises(SavedPolicyError, match="has format 6, and this gbpl reads up to 5; install a newer gbpl"):
         gbpl.load(tmp_path / "p")
 
 

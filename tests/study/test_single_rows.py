@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from support.cli import people, quick_learn
 
-from gbpl.study.who import SMALLEST_GROUP, by_feature, review
+from gbpl.study.who import by_feature, review
 from gbpl.tables.encoder import Encoder
+from gbpl.tables.parts import SMALLEST_GROUP
 
 ROLES: dict[str, Any] = {
     "outcome": "earnings",

@@ -77,6 +77,7 @@ def _read(
     """The columns of the table that are needed, and roles and costs as the library takes them."""
     with held():
         from gbpl.study.compare import roles_of
+        from gbpl.study.decide_file import needed_columns
         from gbpl.tables.read import open_batches, read_table
     with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
         columns = list(opened.names)
@@ -85,7 +86,7 @@ def _read(
     roles = {name: value for name, value in given.items() if value is not None}
     named = roles_of(policies[0], **roles)
     named.check(columns, data.name)
-    decide = [name for policy in policies if policy.encoder is not None for name in policy.encoder.columns]
+    decide = [name for policy in policies if policy.encoder is not None for name in needed_columns(policy)[0]]
     with stderr().status("reading the table"):
         wanted = list(dict.fromkeys([*named.used(), *decide]))
         rows = read_table(data, columns=wanted, encoding=encoding, delimiter=delimiter)

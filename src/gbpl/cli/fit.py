@@ -125,6 +125,28 @@ def fit(
     guard: Guards = None,
     weight_outcome: WeightOutcome = None,
     guard_against: GuardAgainst = "default",
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN...", help="Say who gets what, and what it brings, by group.", rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    share_gap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=SHARE",
+            help="Largest difference between groups in the share that gets any action but the default.",
+            rich_help_panel=GIVEN,
+        ),
+    ] = None,
+    gain_gap: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=NUMBER",
+            help="Instead: largest difference between groups in the expected gain per row.",
+            rich_help_panel=GIVEN,
+        ),
+    ] = None,
     outcome_range: Annotated[
         tuple[float, float] | None,
         typer.Option(
@@ -207,17 +229,23 @@ def fit(
         raise ValueError(f"--confounding must be a finite number >= 1, got {confounding:g}; 1 is none, try 1.5")
     if confounding > 1.0 and outcomes:
         raise ValueError("--confounding is for a log of actions; with --outcomes nothing is hidden")
+    gaps = [
+        parse.by_action(option, given or (), "COLUMN", "city=0.2")
+        for option, given in (("--share-gap", share_gap), ("--gain-gap", gain_gap))
+    ]
     with held():
         from gbpl.cli.messages import print_study, study_json
+        from gbpl.study.groups import AskedGroups
         from gbpl.study.options import Wording, check_review
     guards, weights = wanted(guard, weight_outcome, guard_against)
     check_review(review, defer)
+    asked = AskedGroups.read(by, gaps[0], gaps[1], limits)
     Wording(title, unit, per, population)
     with learning(certificate=certify or outcome_range is not None, check=check, quiet=as_json):
         stage("reading")
         table, roles = read_by_roles(
             data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
-            controls=controls, weight=weight, group=group, propensity=propensity, encoding=encoding,
+            controls=controls, weight=weight, group=group, propensity=propensity, also=asked.by, encoding=encoding,
             delimiter=delimiter, beside=[name for name in (*guards, *weights) if name != outcome],
         )  # fmt: skip
         with held():
@@ -227,7 +255,7 @@ def fit(
                 table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
                 outcome_range=outcome_range, certify=certify, title=title, unit=unit, per=per, population=population,
                 seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group, guard=guards,
-                outcome_weights=weights, against=guard_against,
+                outcome_weights=weights, against=guard_against, by=by or (), share_gap=gaps[0], gain_gap=gaps[1],
                 **estimator_of(models, seed, confounding, keep_outliers),
             )  # fmt: skip
         stage("writing")

@@ -11,6 +11,7 @@ from rich.tree import Tree
 
 from gbpl.cli.check import print_check
 from gbpl.cli.console import Screen, table, verbatim
+from gbpl.cli.groups import print_groups
 from gbpl.cli.several import print_several
 from gbpl.decisions.decisions import NOBODY
 from gbpl.report.confounding import confounding_words
@@ -64,6 +65,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "certificate": summary["certificate"],
         "check": summary["check"],
         "several": summary["several"],
+        "by_group": summary.get("by_group"),
         "files": {name: str(path) for name, path in files.items()},
         "seconds": summary["seconds"],
         "versions": summary["versions"],
@@ -98,6 +100,7 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
         print_several(console, summary["several"])
     _alternatives(console, reading)
     _who(console, reading)
+    print_groups(console, reading)
     _caveats(console, reading)
     if summary["check"] is not None:
         console.print()

@@ -101,13 +101,15 @@ Seed = Annotated[
 
 
 def read_by_roles(
-    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, beside: Sequence[str] = (), **given: Any
-) -> tuple[Any, dict[str, Any]]:
+    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, beside: Sequence[str] = (),
+    also: Sequence[str] = (), **given: Any,
+) -> tuple[Any, dict[str, Any]]:  # fmt: skip
     """The columns of a file that are needed, and their roles as `learn` takes them; wrong names are refused first.
 
-    Columns `beside` the outcome are read too.
+    Columns `beside` the outcome are read too, and those in `also`, whatever their role.
     """
     with held():
+        from gbpl.tables.frames import require_columns
         from gbpl.tables.read import open_batches, read_table
         from gbpl.tables.roles import Roles
     with open_batches(data, encoding=encoding, delimiter=delimiter) as opened:
@@ -117,10 +119,12 @@ def read_by_roles(
     roles["propensity"] = parse.propensity(propensity or (), columns)
     named = Roles(**roles, beside=beside).resolved(columns, data.name)
     named.check(columns, data.name)
-    needed = None if not named.exclude else [name for name in columns if name not in named.exclude]
+    require_columns(also, columns, data.name)
+    needed = None if not named.exclude else [name for name in columns if name not in named.exclude or name in also]
     if named.features is not None:
-        needed = [*named.used(), *named.features]
-    roles |= {"features": named.features, "exclude": ()}  # what is left out is not read
+        needed = list(dict.fromkeys([*named.used(), *named.features, *also]))
+    left_out = [name for name in named.exclude if name in also]  # the others are not read
+    roles |= {"features": named.features, "exclude": left_out}
     with stderr().status("reading the table"):
         return read_table(data, columns=needed, encoding=encoding, delimiter=delimiter), roles
 

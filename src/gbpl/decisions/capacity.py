@@ -43,7 +43,7 @@ def places_of(capacity: Mapping[int, float], rows: int) -> dict[int, int]:
 
 
 def priced_action(
-    gain: Float[np.ndarray, "row action"], prices: Float[np.ndarray, " action"]
+    gain: Float[np.ndarray, "row action"], prices: Float[np.ndarray, "*row action"]
 ) -> Int[np.ndarray, " row"]:
     """The action with the largest gain less its price; of equal ones the later of two actions, the first of more."""
     return deterministic(gain - prices)

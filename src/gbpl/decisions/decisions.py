@@ -8,15 +8,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.tables.parts import Parts
 from gbpl.tables.roles import DRAW_SHARE
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["DEFER", "NOBODY", "Decisions", "Rule"]
+__all__ = ["DEFER", "NOBODY", "Decisions", "GroupPrices", "Rule"]
 
 DEFER = 0.8  # disagreement to try: two actions, where fewer than 60 in 100 draws agree
 NOBODY = 1.0  # no disagreement is above it
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPrices:
+    """What is taken off the gain of every action but the default in each part of a column (`decisions.constraints`)."""
+
+    column: str
+    parts: Parts
+    prices: tuple[float, ...]
+
+    def of_rows(
+        self, values: np.ndarray, count: int, default: int
+    ) -> tuple[Float[np.ndarray, "row action"], dict[str, int]]:
+        """Prices of the actions in each row, none in rows of no known group, and how many those are."""
+        place = self.parts.place(values)
+        unknown = int(np.count_nonzero(place < 0))
+        counts = {f"row(s) of no group of {self.column!r} that was learned, decided without its price": unknown}
+        return self.table(np.append(self.prices, 0.0), place, count, default), counts if unknown else {}
+
+    @staticmethod
+    def table(
+        prices: Float[np.ndarray, " group"], place: Int[np.ndarray, " row"], count: int, default: int
+    ) -> Float[np.ndarray, "row action"]:
+        """The price of a row's group for every action but the default."""
+        return np.where(np.arange(count) == default, 0.0, prices[place][:, None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +50,14 @@ class Rule:
     """How a policy is used: the default action, which rows go to a person, and the prices of limited actions.
 
     Rows with a disagreement above `defer` are for a person; unless a level is given, none are. `prices`, in outcome
-    units and one per action, keep limited actions within their capacity; 0 for the others.
+    units and one per action, keep limited actions within their capacity; 0 for the others. Those by `groups` keep the
+    difference between groups within a bound.
     """
 
     default: int = 0
     defer: float = NOBODY
     prices: tuple[float, ...] = ()
+    groups: GroupPrices | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

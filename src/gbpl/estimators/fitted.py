@@ -18,6 +18,7 @@ from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
 from gbpl.estimators.base import Policy
 from gbpl.estimators.check import check_training
+from gbpl.estimators.groups import training_table
 from gbpl.estimators.summary import PolicySummary, summarize_policy
 from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
@@ -32,6 +33,8 @@ from gbpl.posterior.eta import EtaChoice
 from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.posterior.problem import PosteriorError
 from gbpl.surrogates import Surrogate
+from gbpl.tables.parts import SMALLEST_GROUP, check_smallest_group
+from gbpl.value.by_group import GroupTable
 from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
 from gbpl.value.gains import Gains, gains_over
 from gbpl.value.sensitivity import GAMMAS, Sensitivity
@@ -382,6 +385,23 @@ class FittedPolicy(Policy):
         if len(names) != count:
             raise ValueError(f"names must have one name for each of {count} features, got {len(names)}")
         return check_training(training, names, construction=self.pseudo_outcome, seed=seed, progress=progress)
+
+    def by_group(
+        self, column: Any, *, name: str = "group", policy: Any = None, given: Any = None, default: Any = None,
+        estimator: str = "dr", smallest_group: int = SMALLEST_GROUP,
+    ) -> GroupTable:  # fmt: skip
+        """Shares of the actions, values and gains by group, with bands for all groups together (docs/groups.md).
+
+        `column` has one label or number per row of the fit, or is the name of a feature; numbers are cut into parts,
+        and rare labels put together, so that no group has fewer rows than `smallest_group`. Gains are over the
+        `default` action (the first if None). `policy` is as in `cross_fitted_value`; `given`, for shares, are the
+        actions of the rows by the policy to be used, its own if None.
+        """
+        training = self._committee_training("by_group", estimator)
+        return training_table(
+            training, column, name=name, names=getattr(self, "feature_names_in_", ()), policy=policy, given=given,
+            default=default, estimator=estimator, smallest=check_smallest_group(smallest_group),
+        )  # fmt: skip
 
     def _committee_training(self, asked: str, estimator: str) -> Training:
         check_is_fitted(self)

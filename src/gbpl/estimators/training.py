@@ -38,11 +38,11 @@ from gbpl.value.welfare import deterministic
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
     from gbpl.feedback.read import Feedback
 
-__all__ = ["AUTO_CALIBRATION", "Training", "hold_out_together"]
+__all__ = ["AUTO_CALIBRATION", "LEARNED", "Training", "hold_out_together"]
 
 CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
     "information_matching": information_matching,
@@ -115,6 +115,13 @@ class Training:
     def untouched(self) -> Float[np.ndarray, "row action"]:
         """Action probabilities of the policy of each row by a fit that saw nothing of its fold."""
         return policy_of_deviation(self.held_out.deviation)
+
+    @cached_property
+    def decided(self) -> Int[np.ndarray, " row"]:
+        """What the policy that learned from all rows decides for each of them, column numbers."""
+        fit = self.fit
+        committee = combined_deviation(fit.model, fit.settings.surrogate, fit.params, fit.policy_weights, fit.x)
+        return deterministic(committee if fit.effect is None else fit.effect.mean.deviation(committee))  # type: ignore[no-any-return]
 
     def value(self, policy: Any, *, estimator: str, rule: str, baseline: Any = None) -> Value:
         """Value on the rows of the fit of a policy that was made of `held_out`, with the error of learning it."""

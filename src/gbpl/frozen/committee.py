@@ -79,7 +79,7 @@ class _ReadyEffects:
         self,
         x: np.ndarray,
         advantages: Float[np.ndarray, "member row action"],
-        prices: Float[np.ndarray, " action"] | None = None,
+        prices: Float[np.ndarray, "*row action"] | None = None,
         loss: Float[np.ndarray, "row action"] | None = None,
     ) -> Int[np.ndarray, "row action"]:
         """How many draws take each action, net of prices; of actions that are level, the first one.
@@ -88,7 +88,7 @@ class _ReadyEffects:
         """
         drawn = self.draws(x, advantages)
         if prices is not None:
-            drawn -= prices[:, None]
+            drawn -= prices[..., None]
         if loss is not None:
             loss[:] = drawn.max(axis=1).mean(axis=1)[:, None] - drawn.mean(axis=2)
         if self.count == 2:
@@ -152,7 +152,7 @@ class _ReadyPart:
         raw += drawn[-1]
         raw = raw.reshape(len(basis), -1, self.form.last.shape[2])
         raw = raw if self.ordered and prices is None else self.advantage(raw)
-        raw = raw if prices is None else raw - prices
+        raw = raw if prices is None else raw - (prices[:, None] if prices.ndim == 2 else prices)
         chosen = (raw[..., 0] >= 0.0).astype(np.int64) if raw.shape[-1] == 1 else np.argmax(raw, axis=-1)
         chosen += self.count * np.arange(len(basis))[:, None]
         taken += np.bincount(chosen.ravel(), minlength=taken.size).reshape(taken.shape)
@@ -186,14 +186,14 @@ class Committee:
         x: Float[np.ndarray, "row feature"],
         *,
         draws: bool,
-        prices: Float[np.ndarray, " action"] | None = None,
+        prices: Float[np.ndarray, "*row action"] | None = None,
         loss: Float[np.ndarray, "row action"] | None = None,
     ) -> tuple[Float[np.ndarray, "row action"], Int[np.ndarray, "row action"] | None]:
         """Deviation from uniform, and how many draws take each action, one block of rows per core at a time.
 
-        Draws take the action that is best less its price, of effects in outcome units, else in units of deviation.
-        With draws of effects, `loss` is filled with E[max_b effect_b] - E[effect_a], what each action is expected to
-        lose, net of prices.
+        Draws take the action that is best less its price, the same in all rows or a table of them, of effects in
+        outcome units, else in units of deviation. With draws of effects, `loss` is filled with
+        E[max_b effect_b] - E[effect_a], what each action is expected to lose, net of prices.
         """
         deviation = np.zeros((len(x), self.count))
         some = any(part.drawn for part in self.parts) or self.drawn is not None
@@ -202,7 +202,8 @@ class Committee:
         def compute(start: int) -> None:
             rows = slice(start, start + self.block)
             self._block(
-                x[rows], deviation[rows], None if taken is None else taken[rows], prices,
+                x[rows], deviation[rows], None if taken is None else taken[rows],
+                prices if prices is None or prices.ndim == 1 else prices[rows],
                 None if loss is None else loss[rows],
             )  # fmt: skip
 

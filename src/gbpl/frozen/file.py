@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from gbpl.frozen.committee import Part
 from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
-from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, policy_arguments
+from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, group_settings, policy_arguments
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
 from gbpl.runtime.json import plain
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "SavedPolicy", "SavedPolicyError", "load"]
 
-FORMAT = 4  # 1 and 2 are written where they are enough, so that older versions read them
+FORMAT = 5  # 1 and 2 are written where they are enough, so that older versions read them
 KIND = "gbpl policy"
 MOST_HEADER = 32 << 20  # bytes of JSON: a summary of 1,000 features has one
 
@@ -80,6 +80,8 @@ class SavedPolicy(NumpyPolicy):
             [str(label) for label in self.actions_.tolist()], self.rule.default, list(self.rule.prices),
             None if self.encoder is None else self.encoder.to_json(),
         ]  # fmt: skip
+        if self.rule.groups is not None:
+            settings.append(group_settings(self.rule.groups))
         return _digest(json.dumps(settings), arrays)
 
     def monitor(
@@ -154,7 +156,8 @@ def _content(policy: SavedPolicy) -> bytes:
     common = {"mean": policy.mean, "scale": policy.scale}
     effects = policy.effects
     columns = None if policy.columns is None else np.asarray(policy.columns).tolist()
-    if columns is None and effects is None and len(parts) == 1 and isinstance(first, Networks) and not first.knots:
+    early = columns is None and effects is None and policy.rule.groups is None
+    if early and len(parts) == 1 and isinstance(first, Networks) and not first.knots:
         version, arrays = 1, common | _part_arrays(parts[0])
         settings = {"activation": first.activation, "squashing": policy.squashing, "gain": first.gain}
     else:
@@ -169,13 +172,14 @@ def _content(policy: SavedPolicy) -> bytes:
         arrays |= {f"effects/{name}": array for name, array in of_effects.items() if array is not None}
     if columns is not None:
         version, settings = 4, settings | {"columns": columns}
+    rule = {"default": policy.rule.default, "defer": policy.rule.defer, "prices": list(policy.rule.prices)}
+    if policy.rule.groups is not None:
+        version, rule = 5, rule | {"groups": group_settings(policy.rule.groups)}
     settings |= {
         "actions": [_plain_label(label) for label in policy.actions_.tolist()],
         "features": None if names is None else [str(name) for name in names],
         "slope": None if policy.gain is None else [policy.gain.slope, policy.gain.se],
-        "rule": {
-            "default": policy.rule.default, "defer": policy.rule.defer, "prices": list(policy.rule.prices),
-        },
+        "rule": rule,
         "encoder": None if policy.encoder is None else policy.encoder.to_json(),
         "summary": policy.summary,
     }  # fmt: skip

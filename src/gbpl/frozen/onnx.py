@@ -252,6 +252,11 @@ def to_onnx(policy: NumpyPolicy | FreezablePolicy, path: str | Path, *, encoded:
             f"to_onnx takes a policy of GBPL or GBPLNet, fitted or saved, got {type(policy).__name__}; that of a study "
             "is study.policy"
         )
+    if policy.rule.groups is not None:
+        raise ValueError(
+            f"the rule of this policy has prices by {policy.rule.groups.column!r}, which an ONNX file does not hold; "
+            "decide with gbpl, or learn without a bound between groups"
+        )
     for label in policy.actions_.tolist():
         if not isinstance(label, str | int | float):
             raise ValueError(f"the action {label!r} is a {type(label).__name__}; use text or numbers as labels")

@@ -16,7 +16,7 @@ from gbpl.decisions.rules import disagreement, largest
 from gbpl.feedback.reach import beyond_reach, check_reach
 from gbpl.frozen.committee import Committee, Effects, Part
 from gbpl.squashing import simplex_projection
-from gbpl.tables.frames import require_columns
+from gbpl.tables.frames import column, column_names, require_columns
 from gbpl.value.welfare import deterministic
 from gbpl.watch.monitor import Choices
 
@@ -198,30 +198,45 @@ class NumpyPolicy:
     def _gain(self, deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"] | None:
         return None if self.gain is None else self.gain.gains(deviation, self.rule.default)
 
-    def _prices(self) -> Float[np.ndarray, " action"] | None:
-        return np.array(self.rule.prices) if self.gain is not None and any(self.rule.prices) else None
+    def _prices(self, X: Any, group: Any) -> tuple[Float[np.ndarray, "*row action"] | None, dict[str, int]]:
+        """Prices of the actions by the rule, in each row where it has them by group; how many rows have no group."""
+        groups, X = self.rule.groups, _as_table(X)
+        prices = np.array(self.rule.prices) if self.gain is not None and any(self.rule.prices) else None
+        if groups is None or self.gain is None:
+            return prices, {}
+        if group is None:
+            named = isinstance(X, Mapping) or hasattr(X, "columns")
+            if not named or groups.column not in column_names(X):
+                raise ValueError(
+                    f"the rule of this policy has prices by {groups.column!r}; give a table with that column, or "
+                    "group=, one value per row"
+                )
+            group = column(X, groups.column)
+        of_rows, counts = groups.of_rows(column({"group": group}, "group"), len(self.actions_), self.rule.default)
+        return of_rows if prices is None else of_rows + prices, counts
 
     def _taken(
-        self, x: Float[np.ndarray, "row feature"], loss: Float[np.ndarray, "row action"] | None = None
-    ) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "row action"] | None, Any]:
+        self, x: Float[np.ndarray, "row feature"], prices: Float[np.ndarray, "*row action"] | None,
+        loss: Float[np.ndarray, "row action"] | None = None,
+    ) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "row action"] | None, Any]:  # fmt: skip
         """Column numbers of the actions by the rule, expected gains, and how many draws take each action by it."""
-        of_draws = self._prices()
+        of_draws = prices
         if of_draws is not None and self.effects is None and self.gain is not None and self.gain.slope > 0.0:
             of_draws = of_draws / self.gain.slope
         deviation, taken = self._committee.apply(x, draws=True, prices=of_draws, loss=loss)
-        return *self._numbered(deviation), taken
+        return *self._numbered(deviation, prices), taken
 
     def _numbered(
-        self, deviation: Float[np.ndarray, "row action"]
+        self, deviation: Float[np.ndarray, "row action"], prices: Float[np.ndarray, "*row action"] | None
     ) -> tuple[Int[np.ndarray, " row"], Float[np.ndarray, "row action"] | None]:
         """Column numbers of the actions by the rule, and expected gains."""
-        gain, prices = self._gain(deviation), self._prices()
+        gain = self._gain(deviation)
         return deterministic(deviation) if gain is None or prices is None else priced_action(gain, prices), gain
 
     def choices(self, X: Any) -> Choices:
         """The actions of `decide` by number, expected gains, and the features that count in units of the fit."""
         x = self._within_reach(X)
-        number, gain = self._numbered(self._committee.apply(x, draws=False)[0])
+        number, gain = self._numbered(self._committee.apply(x, draws=False)[0], self._prices(X, None)[0])
         used = slice(None) if self.columns is None else self.columns
         return Choices(number, gain, (x[:, used] - self.mean[used]) / self.scale[used])
 
@@ -244,14 +259,14 @@ class NumpyPolicy:
             raise ValueError(f"explain is about one row, got {len(x)}; call it for each of them")
         return explain(self, x[0], fixed=fixed, level=level, seed=seed)
 
-    def review_value(self, X: Any) -> Float[np.ndarray, " row"]:
+    def review_value(self, X: Any, *, group: Any = None) -> Float[np.ndarray, " row"]:
         """What a person's look at each row is worth at most, in outcome units: the expected loss of the decision.
 
         It is the value of perfect information about the row, E[max_a effect_a(x)] - E[effect_decided(x)] over draws of
         the effects (Howard 1966), net of the prices of limited actions: 0 where all draws agree, and small where the
         actions are worth nearly the same, however split the draws are.
         """
-        value = self.decide(X, review=0).review_value
+        value = self.decide(X, review=0, group=group).review_value
         assert value is not None
         return value
 
@@ -264,13 +279,14 @@ class NumpyPolicy:
             )
         return np.zeros((rows, len(self.actions_)))
 
-    def decide(self, X: Any, *, defer: float | None = None, review: int | None = None) -> Decisions:
+    def decide(self, X: Any, *, defer: float | None = None, review: int | None = None, group: Any = None) -> Decisions:
         """Action, its chances, disagreement, whether a person should decide, and the expected gain.
 
         A person should decide rows with a disagreement above `defer`; or, with a `review` of n, the n rows where a look
         is worth most (`review_value`), and no other. Of the rule's own level there are none at 1. Rows that get no
         score, because a value is beyond all that can be computed with, are counted and left to a person, with the
-        default action and nothing known about it.
+        default action and nothing known about it. Where the rule has prices by group, `group` is that of each row, as
+        in the column that was learned from; a table may have that column instead.
         """
         level = self.rule.defer if defer is None else defer
         if not 0.0 <= level <= 1.0:
@@ -282,7 +298,8 @@ class NumpyPolicy:
                 check_reach(x, self.mean, self.scale)
             x, counts = np.where(far[:, None], self.mean, x), counts | {NO_SCORE: int(far.sum())}
         loss = None if review is None else self._losses(len(x))
-        number, gain, taken = self._taken(x, loss)
+        prices, unknown = self._prices(X, group)
+        number, gain, taken = self._taken(x, prices, loss)
         number = np.where(far, self.rule.default, number)
         at = np.arange(len(x)), number
         share = None if taken is None else np.where(far[:, None], 1.0 / len(self.actions_), taken / self.draw_count)
@@ -299,7 +316,7 @@ class NumpyPolicy:
             expected_gain=None if gain is None else np.where(far, 0.0, gain[at]),
             review_value=value,
             actions=self.actions_,
-            counts=counts,
+            counts=counts | unknown,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gbpl.decisions.decisions import Rule
+from gbpl.decisions.decisions import GroupPrices, Rule
 from gbpl.decisions.gain import GainSlope
 from gbpl.feedback.fingerprint import Fingerprint
 from gbpl.frozen.committee import Effects, Part
@@ -16,8 +16,9 @@ from gbpl.models.numpy_form import ACTIVATIONS, Forests, Networks, NumpyForm
 from gbpl.report.schema import check_summary
 from gbpl.squashing import squashings
 from gbpl.tables.encoder import Encoder
+from gbpl.tables.parts import Parts
 
-__all__ = ["EFFECTS", "LABELS", "NOT_SPLIT", "policy_arguments"]
+__all__ = ["EFFECTS", "LABELS", "NOT_SPLIT", "group_settings", "policy_arguments"]
 
 LABELS = (str, int, float, bool)
 EFFECTS = ("level", "functions", "draw_weight", "draw_coefficient")
@@ -48,7 +49,8 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
 
     Format 1 has one part, its arrays and settings among the others. Format 2 has a list of them, `parts`, and the
     arrays of the first are called part0/weights and so on. Format 3 has effects; format 4 has the columns that members
-    see, and may have effects.
+    see, and may have effects; format 5 may have both, and has prices by group. A file of format 5 has its parts as
+    format 2 has.
     """
     actions = settings["actions"]
     _expect(isinstance(actions, list) and len(actions) >= 2, "it has fewer than two actions")
@@ -76,7 +78,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     return {
         "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "columns": columns,
         "actions": _labels(actions), "feature_names": names, "gain": _slope(settings["slope"]),
-        "rule": _rule(settings["rule"], len(actions)), "encoder": encoder, "summary": settings["summary"],
+        "rule": _rule(settings["rule"], len(actions), version), "encoder": encoder, "summary": settings["summary"],
         "fingerprint": None if settings.get("fingerprint") is None else Fingerprint.from_json(settings["fingerprint"]),
         "certificate": settings.get("certificate"),
         "seen": None if settings.get("seen") is None else Seen.from_json(settings["seen"], width),
@@ -86,7 +88,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
 
 def _columns(listed: Any, width: int, version: int) -> np.ndarray | None:
     """The columns that members see, of those that standardized rows have; None for all of them."""
-    _expect((listed is not None) == (version == 4), "it does not have the columns of its format")
+    _expect(version == 5 or (listed is not None) == (version == 4), "it does not have the columns of its format")
     if listed is None:
         return None
     whole = isinstance(listed, list) and all(type(number) is int for number in listed)
@@ -156,7 +158,7 @@ def _effects(
     settings: Any, arrays: dict[str, np.ndarray], version: int, width: int, parts: list[Part], count: int
 ) -> Effects | None:
     """Expected effects and their draws, which format 3 has."""
-    _expect(version == 4 or (settings is not None) == (version == 3), "it does not have the effects of its format")
+    _expect(version >= 4 or (settings is not None) == (version == 3), "it does not have the effects of its format")
     if settings is None:
         _expect(not arrays, f"it holds the arrays {sorted(arrays)}")
         return None
@@ -217,9 +219,24 @@ def _slope(settings: Any) -> GainSlope | None:
     return GainSlope(_number(settings[0], "slope"), _number(settings[1], "its error"))
 
 
-def _rule(settings: Any, count: int) -> Rule:
+def group_settings(groups: GroupPrices) -> dict[str, Any]:
+    """Prices by group as JSON."""
+    return {"column": groups.column, "parts": groups.parts.to_json(), "prices": list(groups.prices)}
+
+
+def _groups(settings: Any) -> GroupPrices:
+    fine = isinstance(settings, dict) and isinstance(settings.get("column"), str)
+    _expect(fine and isinstance(settings.get("prices"), list), "its prices by group have no column")
+    parts = Parts.from_json(settings["parts"])
+    _expect(len(parts.names) == len(settings["prices"]), "it does not have a price for each group")
+    return GroupPrices(settings["column"], parts, tuple(_number(price, "a price") for price in settings["prices"]))
+
+
+def _rule(settings: Any, count: int, version: int) -> Rule:
     default, defer, prices = settings["default"], _number(settings["defer"], "defer"), settings["prices"]
     _expect(type(default) is int and 0 <= default < count, f"its default action is {default!r:.40}")
     _expect(0.0 <= defer <= 1.0, f"its level of deferral is {defer}")
     _expect(isinstance(prices, list) and len(prices) in (0, count), "it does not have a price for each action")
-    return Rule(default, defer, tuple(_number(price, "a price") for price in prices))
+    _expect((settings.get("groups") is not None) == (version == 5), "it does not have the prices of its format")
+    groups = _groups(settings["groups"]) if version == 5 else None
+    return Rule(default, defer, tuple(_number(price, "a price") for price in prices), groups)

@@ -1,4 +1,4 @@
-"""Pictures of a policy: its gain over each alternative, and a map of its decisions over two features."""
+"""Pictures of a policy: its gain over each alternative, by group, and a map of its decisions over two features."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from gbpl.tables.features import CategoryColumn, NumberColumn
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from gbpl.value.by_group import GroupTable
     from gbpl.value.gains import Gains
 
-__all__ = ["plot_gain", "plot_rule"]
+__all__ = ["plot_by_group", "plot_gain", "plot_rule"]
 
 COLOURS = (BLUE, ORANGE, GREEN, RED, SKY, GREY)
 NAME = 32  # letters of a name
@@ -31,16 +32,38 @@ def plot_gain(policy: Any, *, level: float = 0.95, ax: Axes | None = None) -> Ax
     """
     policy = getattr(policy, "fitted", policy)
     gains: Gains = policy.gains() if callable(getattr(policy, "gains", None)) else policy
+    ax = _spans(gains, gains.labels, level, axes_for(ax))
+    ax.set(xlabel="gain of the policy, per row", ylabel="over")
+    return ax
+
+
+def plot_by_group(table: GroupTable, *, of: str = "gains", level: float = 0.95, ax: Axes | None = None) -> Axes:
+    """Gains of the groups of a `GroupTable` (`policy.by_group`), or `of` its values, gain or share differences.
+
+    Thick lines are intervals one by one, thin ones bands that contain those of all groups together.
+    """
+    names = {
+        "gains": f"gain over {label_text(table.actions[table.default], NAME)}, per row", "values": "value, per row",
+        "gain_differences": "gain less that of all other rows",
+        "share_differences": f"share with another action than {label_text(table.actions[table.default], NAME)}, less "
+        "that of all other rows",
+    }  # fmt: skip
+    if of not in names or getattr(table, of) is None:
+        raise ValueError(f"of must be one of {', '.join(names)}, and differences need two groups; got {of!r}")
+    ax = _spans(getattr(table, of), table.labels, level, axes_for(ax))
+    ax.set(xlabel=names[of], ylabel=label_text(table.column, NAME))
+    return ax
+
+
+def _spans(gains: Gains, labels: Sequence[str], level: float, ax: Axes) -> Axes:
     one, every = gains.intervals(level), gains.bands(level)
-    ax = axes_for(ax)
     places = np.arange(len(gains.labels))[::-1]
     ax.axvline(0.0, color=GREY, linewidth=0.8, zorder=0)
     ax.hlines(places, every[:, 0], every[:, 1], color=SKY, linewidth=1.5, label=f"{level:.0%} band, all together")
     ax.hlines(places, one[:, 0], one[:, 1], color=BLUE, linewidth=4, label=f"{level:.0%} interval, one by one")
     ax.plot(gains.estimates, places, "o", color=BLUE, markeredgecolor="white", markersize=8)
-    ax.set_yticks(places, [label_text(label, NAME) for label in gains.labels])
+    ax.set_yticks(places, [label_text(label, NAME) for label in labels])
     ax.set_ylim(-0.6, len(places) - 0.4)
-    ax.set(xlabel="gain of the policy, per row", ylabel="over")
     legend_above(ax, columns=2)
     return ax
 

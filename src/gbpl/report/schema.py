@@ -16,6 +16,7 @@ SHARE = "a number from 0 to 1"
 NUMBERS, TEXTS = [NUMBER], [TEXT]
 BOUNDS = dict.fromkeys(("lower", "lower_se", "upper", "upper_se", "low", "high"), NUMBER)
 GROUPS = [dict.fromkeys(("said", "expected", "estimate", "se"), NUMBER) | {"rows": WHOLE}]
+SPAN = dict.fromkeys(("estimate", "se", "low", "high", "band_low", "band_high"), NUMBER)
 SCHEMA: dict[str, Any] = {
     "title": TEXT,
     "created": TEXT,
@@ -80,6 +81,27 @@ SCHEMA: dict[str, Any] = {
         "groups": GROUPS, "reliability": GROUPS,
     },
     "certificate": {"text": TEXT, **dict.fromkeys(("best_action_lower", "failure_probability", "lower"), NUMBER)},
+    "by_group": {
+        "level": NUMBER,
+        "columns": [
+            {
+                "column": TEXT, "kind": TEXT, "feature": FLAG, "same": {"gain": SHARE, "share": SHARE},
+                "groups": [
+                    {
+                        "label": TEXT, "rows": WHOLE, "shares": [SPAN],
+                        **dict.fromkeys(("value", "gain", "gain_difference", "share_difference"), SPAN),
+                    }
+                ],
+            }
+        ],
+        "bound": {
+            "column": TEXT, "of": TEXT, "chance": SHARE, "price": SPAN,
+            **dict.fromkeys(("bound", "level", "aim", "gap", "held_out_gap", "free_gap"), NUMBER),
+            "groups": [
+                {"label": TEXT, "rows": WHOLE, **dict.fromkeys(("free", "reached", "held_out", "price"), NUMBER)}
+            ],
+        },
+    },
     "check": {
         "findings": [{"name": TEXT, "verdict": TEXT, "sentence": TEXT}], "level": NUMBER, "placebo_level": NUMBER,
     },

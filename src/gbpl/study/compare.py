@@ -16,6 +16,7 @@ from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.off_policy import construction_for, log_evaluator, overlap_of
 from gbpl.runtime.warn import collected
+from gbpl.study.groups import group_of
 from gbpl.study.options import check_folds
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import TableError
@@ -135,9 +136,10 @@ class _Rows:
             self.nuisances = CrossFit().run(feedback, self.construction)
         self.evaluator = log_evaluator(feedback, self.nuisances, estimator)
 
-    def decided(self, policy: SavedPolicy, frame: Any) -> Float[np.ndarray, "row action"]:
+    def decided(self, policy: SavedPolicy, features: Any, frame: Any) -> Float[np.ndarray, "row action"]:
         """A policy's decisions on the rows that are kept, with a one for the action taken."""
-        return self.evaluator.table(policy.decide(frame).action[self.table.kept], "deterministic")
+        decisions = policy.decide(features, group=group_of(policy.rule, frame))
+        return self.evaluator.table(decisions.action[self.table.kept], "deterministic")
 
     def overlap(self, table: Float[np.ndarray, "row action"]) -> OverlapReport | None:
         known = self.nuisances
@@ -159,7 +161,7 @@ def evaluate_policy(
     or `"dm"`, with models of the log cross-fitted on these rows.
     """
     rows = _Rows(policy, frame, roles, cost, estimator, source)
-    table = rows.decided(policy, rows.table.features)
+    table = rows.decided(policy, rows.table.features, frame)
     value = rows.evaluator.value_of(table)
     return Evaluation(
         actions=rows.labels,
@@ -191,7 +193,7 @@ def compare_policies(
         )
     _encoder(second)
     rows = _Rows(first, frame, roles, cost, estimator, source)
-    one, other = rows.decided(first, rows.table.features), rows.decided(second, frame)
+    one, other = rows.decided(first, rows.table.features, frame), rows.decided(second, frame, frame)
     values = rows.evaluator.value_of(one), rows.evaluator.value_of(other)
     theirs = read_table(frame, rows.roles, _encoder(second), what=source, actions=mine).feedback
     warned = {"first": rows.seen, "second": seen_words(second, theirs)}

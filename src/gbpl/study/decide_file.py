@@ -129,7 +129,9 @@ def _nothing(policy: SavedPolicy) -> Decided:
 def needed_columns(policy: SavedPolicy) -> tuple[list[str], dict[str, str]]:
     """Columns that the policy uses, and their kinds."""
     if policy.encoder is not None:
-        return policy.encoder.columns, policy.encoder.arrow_types()
+        kinds, groups = policy.encoder.arrow_types(), policy.rule.groups
+        kinds = kinds if groups is None else {groups.column: groups.parts.reads_as} | kinds
+        return list(dict.fromkeys([*policy.encoder.columns, *kinds])), kinds
     names = getattr(policy, "feature_names_in_", None)
     if names is None:
         raise TableError(
@@ -161,13 +163,19 @@ def batch_features(policy: SavedPolicy, batch: Any, needed: Sequence[str], first
     return policy.encoder.apply(batch, first_row=first_row)
 
 
+def _group(policy: SavedPolicy, batch: Any) -> np.ndarray | None:
+    """The group of each row of a batch, where the rule has prices by group."""
+    return None if policy.rule.groups is None else column(batch, policy.rule.groups.column)
+
+
 def _for_review(
     policy: SavedPolicy, batches: Iterable[Any], needed: Sequence[str], count: int
 ) -> Int[np.ndarray, " chosen"]:
     """Numbers of the `count` rows of a file where a person's look is worth most; as many are kept as are needed."""
     rows, values, first = np.zeros(0, np.int64), np.zeros(0), 0
     for batch in batches:
-        of_batch = policy.review_value(batch_features(policy, batch, needed, first)[0])
+        x = batch_features(policy, batch, needed, first)[0]
+        of_batch = policy.review_value(x, group=_group(policy, batch))
         rows = np.concatenate([rows, np.arange(first, first + len(of_batch))])
         values = np.concatenate([values, of_batch])
         first += len(of_batch)
@@ -188,7 +196,8 @@ def _decided(
     """The columns to write for a batch; `totals` grows by it. `chosen` are the rows of the file for a person."""
     x, counts = batch_features(policy, batch, needed, totals.rows)
     totals.counts.update(counts)
-    decided = policy.decide(x, defer=defer, review=None if chosen is None else 0)
+    review = None if chosen is None else 0
+    decided = policy.decide(x, defer=defer, review=review, group=_group(policy, batch))
     totals.counts.update(decided.counts)
     if chosen is not None and (value := decided.review_value) is not None:
         away = np.isin(np.arange(totals.rows, totals.rows + len(decided)), chosen)

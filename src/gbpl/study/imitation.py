@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.study.who import SMALLEST_GROUP, plainest, shown
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.features import MISSING, OTHER, CategoryColumn, NumberColumn
+from gbpl.tables.parts import SMALLEST_GROUP, plainest, shown
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int

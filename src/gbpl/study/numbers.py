@@ -16,7 +16,7 @@ from scipy.stats import t
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.posterior.problem import PosteriorError
 from gbpl.report.numbers import percent
-from gbpl.study.who import SMALLEST_GROUP
+from gbpl.tables.parts import SMALLEST_GROUP
 from gbpl.value.estimate import Value, value_covariance
 from gbpl.value.evaluate import LOGGING, Alternative
 from gbpl.value.gains import gains_over

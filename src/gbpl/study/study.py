@@ -31,12 +31,13 @@ from gbpl.runtime.keywords import answer_keywords
 from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
 from gbpl.study.explained import explained
+from gbpl.study.groups import AskedGroups, BoundedRule, bounded_rule, group_of, groups_summary
 from gbpl.study.options import Terms, Wording, certified_range, check_folds, checked_estimator, split_rows
 from gbpl.study.several import study_aims
 from gbpl.study.summary import StudyParts, summarize
-from gbpl.study.who import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import column_names, rows_of
+from gbpl.tables.parts import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.roles import Roles
 from gbpl.value.welfare import deterministic
 
@@ -148,6 +149,9 @@ def learn(
     guard: Mapping[str, str] | None = None,
     outcome_weights: Mapping[str, float] | None = None,
     against: str = "default",
+    by: str | Sequence[str] = (),
+    share_gap: Mapping[str, float] | None = None,
+    gain_gap: Mapping[str, float] | None = None,
 ) -> Study:
     """Learn from a table who gets which action: types are inferred, categories encoded, missing values filled in.
 
@@ -163,6 +167,11 @@ def learn(
 
     The report has a `title`, and says amounts in a `unit` ("$", "visits") `per` row or what a row is ("customer"), with
     totals for a `population` (the rows of the table if None).
+
+    Columns named in `by`, features or not, get a table of who gets what and what it brings by group. With a `share_gap`
+    of {column: bound}, the shares of two of its groups that get any action but the default differ by at most the bound,
+    on new rows with probability 95 %; with a `gain_gap` their expected gains do. What that costs is in
+    `summary["by_group"]` (docs/groups.md).
 
     With `certify`, half of the rows (or that share) are held out, the policy learns from the others alone, and the
     decisions of that very policy are certified on the rows held out: `summary["certificate"]`, which the saved policy
@@ -186,15 +195,19 @@ def learn(
     policy, smallest = checked_estimator(estimator, seed), check_smallest_group(smallest_group)
     aims = study_aims(
         outcome, guard, outcome_weights, against, policy,
-        without={"capacity": capacity, "certify": certify, "outcome_range": outcome_range, "check": check},
+        without={
+            "capacity": capacity, "certify": certify, "outcome_range": outcome_range, "check": check,
+            "share_gap": share_gap, "gain_gap": gain_gap,
+        },
     )  # fmt: skip
     roles = Roles(
         outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude, controls=controls,
         propensity=propensity, weight=weight, group=group, beside=() if aims is None else aims.outcomes[1:],
     )  # fmt: skip
-    wording = Wording(title, unit, per, population)
+    wording, asked = Wording(title, unit, per, population), AskedGroups.read(by, share_gap, gain_gap, capacity)
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
+    asked.check(column_names(frame), roles, source)
     check_rows(rows_of(frame), rows_of(frame))
     held: Any = None
     if certify or outcome_range is not None:
@@ -229,17 +242,21 @@ def learn(
             notes += several.left_out
     frozen = policy.frozen(smallest_group=smallest)
     rule, decided = _ruled(policy, frozen, data, terms, notes)
+    bound: BoundedRule | None = None
+    if asked.column is not None:
+        bound = bounded_rule(policy, frozen, data, frame, rule, decided, asked, smallest, notes)
+        rule, decided = bound.rule, bound.decided
     ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)
     if settings is not None:
         stage("certificate")
-        taken = ruled.decide(others.features).rows(others.kept).action.tolist()
+        taken = ruled.decide(others.features, group=group_of(rule, held)).rows(others.kept).action.tolist()
         count, place = len(data.labels), {label: number for number, label in enumerate(data.labels)}
         certificate = certify_on(
             policy, others.feedback.less(terms.cost or None), settings,
             decided=np.eye(count)[[place[label] for label in taken]], learned_decided=np.eye(count)[decided],
         )  # fmt: skip
     stage("decisions")
-    decisions = ruled.decide(data.features, review=terms.review).rows(data.kept)
+    decisions = ruled.decide(data.features, review=terms.review, group=group_of(rule, frame)).rows(data.kept)
     parts = StudyParts(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, review=terms.review, wording=wording,
@@ -250,6 +267,9 @@ def learn(
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
     summary["explained"] = plain(explained(ruled, data.feedback.x, smallest))
     summary["several"] = None if several is None else plain(several.to_dict())
+    summary["by_group"] = groups_summary(
+        asked, policy, frame, data, encoder, decided, decisions.action, rule.default, smallest, bound
+    )
     if check:
         stage("checks")
         summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()

@@ -24,8 +24,9 @@ from gbpl.runtime.json import plain
 from gbpl.study.imitation import imitation
 from gbpl.study.numbers import PROBABILITIES, StudyNumbers
 from gbpl.study.options import Wording
-from gbpl.study.who import SMALLEST_GROUP, by_feature, review
+from gbpl.study.who import by_feature, review
 from gbpl.tables.encoder import Encoder
+from gbpl.tables.parts import SMALLEST_GROUP
 from gbpl.tables.roles import Roles
 from gbpl.value.evaluate import LOGGING
 from gbpl.version import __version__
@@ -183,14 +184,14 @@ def _actions(parts: StudyParts, given: Int[np.ndarray, " row"]) -> list[dict[str
 def _sensitivity(parts: StudyParts, numbers: StudyNumbers) -> dict[str, Any] | None:
     """Bounds under hidden confounding, where propensities are estimated; a breakdown beyond what is tried is None.
 
-    Decisions are those of members that have not seen the row; with capacities, those out of fold within them, compared
-    with actions that everybody can get.
+    Decisions are those of members that have not seen the row; with capacities or prices by group, those out of fold
+    within them, compared with actions that everybody can get.
     """
     training = parts.policy.training("learn again")
     known = training.nuisances
     if known is None or not known.estimated or known.outcome_mean is None:
         return None
-    within = numbers.table if parts.capacity else None
+    within = numbers.table if parts.capacity or parts.rule.groups is not None else None
     options = [option for option in numbers.options if option.action not in numbers.limits]
     against = []
     for option in options:

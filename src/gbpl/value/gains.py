@@ -75,6 +75,12 @@ class Gains:
         return np.column_stack([self.estimates - reach, self.estimates + reach])
 
     @property
+    def p_value(self) -> float:
+        """Chance of an estimate this many standard errors from zero, or more, where all are zero: the max test."""
+        far = np.max(np.abs(self.estimates[self.ses > 0.0]) / self.ses[self.ses > 0.0], initial=0.0)
+        return float(np.mean(self._largest >= far))
+
+    @property
     def chances(self) -> Float[np.ndarray, " alternative"]:
         """Chance that each gain is above zero, one by one."""
         return np.array([value.probability_positive for value in self.values])
