@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -246,18 +247,30 @@ class NumpyPolicy:
         listed = list(names) if self.encoder is None else self.encoder.names
         return [str(listed[number]) for number in (range(len(listed)) if self.columns is None else self.columns)]
 
-    def explain(self, X: Any, *, fixed: Sequence[str] = (), level: float = 0.9, seed: int = 0) -> Explanation:
+    def explain(
+        self, X: Any, *, fixed: Sequence[str] = (), level: float = 0.9, seed: int = 0, group: Any = None
+    ) -> Explanation:
         """Why one row is decided as it is: how sure, what each action brings, what moved it, and what would flip it.
 
         Columns named in `fixed` cannot be changed, and no flip changes them. `level` is that of the intervals of gains,
-        and `seed` that of the orders of columns where there are too many to try all (`frozen.explain`).
+        and `seed` that of the orders of columns where there are too many to try all (`frozen.explain`). Where the rule has
+        prices by group, `group` is the row's, as in `decide`, and no flip changes it.
         """
         from gbpl.frozen.explain import explain  # deciding does without
 
         x = self._within_reach(X)
         if len(x) != 1:
             raise ValueError(f"explain is about one row, got {len(x)}; call it for each of them")
-        return explain(self, x[0], fixed=fixed, level=level, seed=seed)
+        own = self
+        if self.rule.groups is not None:
+            prices = self._prices(X, group)[0]
+            names = self.feature_labels() if self.encoder is None else self.encoder.columns
+            fixed = (*fixed, *(name for name in names if name == self.rule.groups.column))
+            of_row = () if prices is None else tuple(np.ravel(prices).tolist())
+            own = self.with_study(
+                rule=replace(self.rule, prices=of_row, groups=None), encoder=self.encoder, summary=self.summary
+            )
+        return explain(own, x[0], fixed=fixed, level=level, seed=seed)
 
     def review_value(self, X: Any, *, group: Any = None) -> Float[np.ndarray, " row"]:
         """What a person's look at each row is worth at most, in outcome units: the expected loss of the decision.

@@ -27,7 +27,16 @@ from gbpl.tables.write import formulas, open_writer
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["ROWS", "Decided", "batch_features", "decide_dataset", "decide_file", "needed_columns", "number_column"]
+__all__ = [
+    "ROWS",
+    "Decided",
+    "batch_features",
+    "batch_group",
+    "decide_dataset",
+    "decide_file",
+    "needed_columns",
+    "number_column",
+]
 
 ROWS = 32_768  # a batch: large enough for the arithmetic to outweigh the reading
 BATCHES_PER_PIECE = 32  # a piece is then a row group as pyarrow writes them, 2^20 rows
@@ -163,7 +172,7 @@ def batch_features(policy: SavedPolicy, batch: Any, needed: Sequence[str], first
     return policy.encoder.apply(batch, first_row=first_row)
 
 
-def _group(policy: SavedPolicy, batch: Any) -> np.ndarray | None:
+def batch_group(policy: SavedPolicy, batch: Any) -> np.ndarray | None:
     """The group of each row of a batch, where the rule has prices by group."""
     return None if policy.rule.groups is None else column(batch, policy.rule.groups.column)
 
@@ -175,7 +184,7 @@ def _for_review(
     rows, values, first = np.zeros(0, np.int64), np.zeros(0), 0
     for batch in batches:
         x = batch_features(policy, batch, needed, first)[0]
-        of_batch = policy.review_value(x, group=_group(policy, batch))
+        of_batch = policy.review_value(x, group=batch_group(policy, batch))
         rows = np.concatenate([rows, np.arange(first, first + len(of_batch))])
         values = np.concatenate([values, of_batch])
         first += len(of_batch)
@@ -197,7 +206,7 @@ def _decided(
     x, counts = batch_features(policy, batch, needed, totals.rows)
     totals.counts.update(counts)
     review = None if chosen is None else 0
-    decided = policy.decide(x, defer=defer, review=review, group=_group(policy, batch))
+    decided = policy.decide(x, defer=defer, review=review, group=batch_group(policy, batch))
     totals.counts.update(decided.counts)
     if chosen is not None and (value := decided.review_value) is not None:
         away = np.isin(np.arange(totals.rows, totals.rows + len(decided)), chosen)

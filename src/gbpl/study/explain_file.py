@@ -9,7 +9,7 @@ import numpy as np
 
 from gbpl.frozen.explain import Explanation
 from gbpl.frozen.file import SavedPolicy
-from gbpl.study.decide_file import ROWS, batch_features, needed_columns
+from gbpl.study.decide_file import ROWS, batch_features, batch_group, needed_columns
 from gbpl.tables.frames import TableError
 from gbpl.tables.read import open_batches
 
@@ -48,9 +48,11 @@ def explain_file(
     first, wanted = 0, sorted(set(rows))
     with open_batches(data, columns=needed, kinds=kinds, rows=ROWS, encoding=encoding, delimiter=delimiter) as batches:
         for batch in batches:
-            x = batch_features(policy, batch, needed, first)[0]
+            x, groups = batch_features(policy, batch, needed, first)[0], batch_group(policy, batch)
             for row in (row for row in wanted if first <= row < first + len(x)):
-                found[row] = policy.explain(np.asarray(x[row - first : row - first + 1]), fixed=fixed)
+                at = slice(row - first, row - first + 1)
+                group = None if groups is None else groups[at]
+                found[row] = policy.explain(np.asarray(x[at]), fixed=fixed, group=group)
             first += len(x)
             if wanted and first > wanted[-1]:
                 break

@@ -265,7 +265,8 @@ def learn(
     )  # fmt: skip
     stage("summary")
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
-    summary["explained"] = plain(explained(ruled, data.feedback.x, smallest))
+    grouped = rule.groups is not None  # a typical row belongs to no group
+    summary["explained"] = None if grouped else plain(explained(ruled, data.feedback.x, smallest))
     summary["several"] = None if several is None else plain(several.to_dict())
     summary["by_group"] = groups_summary(
         asked, policy, frame, data, encoder, decided, decisions.action, rule.default, smallest, bound
