@@ -11,7 +11,8 @@ from numpy.testing import assert_allclose
 
 from gbpl import Encoder
 from gbpl.study.imitation import imitation
-from gbpl.study.who import MISSING, OTHER, by_feature, plainest, review, shown
+from gbpl.study.who import MISSING, OTHER, by_feature, review
+from gbpl.tables.conditions import plainest, shown
 
 N = 1200
 rng = np.random.default_rng(5)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gbpl.feedback.fingerprint import Fingerprint
     from gbpl.tables.encoder import Encoder
 
-__all__ = ["NumpyPolicy"]
+__all__ = ["NumpyPolicy", "as_table"]
 
 LONG_LABEL = 400  # bytes
 NO_SCORE = "row(s) without a score, for a person to decide: a value is beyond all that can be computed with"
@@ -104,7 +104,7 @@ class NumpyPolicy:
 
     def _features(self, X: Any) -> tuple[Float[np.ndarray, "row feature"], dict[str, int]]:
         """Features as numbers, and what was filled in."""
-        X = _as_table(X)
+        X = as_table(X)
         if self.encoder is not None and not isinstance(X, np.ndarray):
             x, counts = self.encoder.apply(X)
             return x, dict(counts)
@@ -271,7 +271,7 @@ class NumpyPolicy:
         )
 
 
-def _as_table(X: Any) -> Any:
+def as_table(X: Any) -> Any:
     """A dict of single values as a table of one row, and a list of dicts as one of several; anything else as it is."""
     if isinstance(X, Mapping) and X and not any(map(_is_column, X.values())):
         return {name: [value] for name, value in X.items()}
