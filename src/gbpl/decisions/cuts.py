@@ -66,12 +66,19 @@ class Cuts:
     exact: bool
 
     @classmethod
-    def of(cls, x: Float[np.ndarray, "row feature"], features: tuple[int, ...], most: int | None = None) -> Cuts:
-        """At most `most` cuts in all, at quantiles where a feature has more values; at least one for each feature."""
+    def of(
+        cls,
+        x: Float[np.ndarray, "row feature"],
+        features: tuple[int, ...],
+        most: int | None = None,
+        each: int | None = None,
+    ) -> Cuts:
+        """At most `most` cuts in all and `each` of a feature, at quantiles where it has more values; at least one."""
         values = [np.unique(x[:, j]) for j in features]
         kept = [(j, own) for j, own in zip(features, values, strict=True) if len(own) > 1]
         counts = [len(own) - 1 for _, own in kept]
-        each = max([1, *counts]) if most is None else _each(counts, most)
+        highest = max([1, *counts]) if each is None else min(each, max([1, *counts]))
+        each = highest if most is None else min(highest, _each(counts, most))
         last = [_last(x[:, j], own, each) for j, own in kept]
         width = np.cumsum([0, *(len(own) + 1 for own in last)]).tolist()
         spans = tuple(slice(start, end) for start, end in pairwise(width))

@@ -83,6 +83,15 @@ class TreeSearch:
         feature, threshold, left, right, action = zip(*nodes, strict=True)
         return Tree.of(feature, threshold, left, right, action)
 
+    def first_of(self, depth: int, deepest: int) -> Choice:
+        """The first split of the best tree of a depth, with room for sides of depth `deepest` - 1."""
+        every, most = tuple(range(self.scores.shape[1] + 1)), 2 ** (deepest - 1)
+        leaves = min(2 * most, self.limits.leaves or 2 * most)
+        values, choices = self.solve(np.arange(len(self.scores)), depth, every)
+        choice = choices[int(np.argmax(values[:leaves]))]
+        left = min(most, leaves - choice.leaves[1])
+        return choice._replace(leaves=(left, min(most, leaves - left)))
+
     def _grow(
         self, nodes: list[list[float]], rows: Int[np.ndarray, " row"], depth: int, leaves: int, allowed: Actions,
         choice: Choice | None = None,
