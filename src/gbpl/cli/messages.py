@@ -165,9 +165,10 @@ def _small_rule(console: Screen, told: Mapping[str, Any], reading: Reading) -> N
         f"decide {percent(told['agreement'])} of the rows alike."
     )
     splits = told["splits"]
-    first = [f"{one['column']} ({percent(one['share'])})" for one in splits["first"][:3]]
-    if first:
-        console.say(verbatim(f"In {splits['replicates']} other samples it asks first about {', '.join(first)}.\n"))
+    asked = [f"{one['column']} ({percent(one['share'])})" for one in splits["columns"][:4]]
+    if asked:
+        console.say(verbatim(f"In {splits['replicates']} other samples the rule asks about {', '.join(asked)}."))
+    console.print()
 
 
 def _only(branch: Branch) -> set[Any]:

@@ -96,12 +96,12 @@ class SmallRuleFit:
         }
 
     def __str__(self) -> str:
-        told = [f"first asked about {column}: {share:.0%}" for column, share, _, _ in self.splits.first[:3]]
+        told = [f"{column} ({share:.0%})" for column, share in self.splits.columns[:4]]
         return "\n".join([
             str(self.rule),
             f"{self.value}, each row by a rule that did not see it",
             f"price against the full policy: {self.price}",
-            f"in {self.splits.replicates} other samples: {'; '.join(told) or 'nothing is asked'}; "
+            f"in {self.splits.replicates} other samples the rule asks about {', '.join(told) or 'nothing'}; "
             f"{self.splits.agreement:.0%} of rows decided alike",
         ])  # fmt: skip
 
