@@ -51,9 +51,13 @@ def columns(count: int) -> Columns:
 
 def linear(x: np.ndarray, y: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """What least squares decides."""
+    return np.argmax(predicted(x, y, at, weights), axis=1)
+
+
+def predicted(x: np.ndarray, y: np.ndarray, at: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     design, new = (np.column_stack([np.ones(len(z)), z]) for z in (x, at))
     root = np.ones((len(x), 1)) if weights is None else np.sqrt(weights)[:, None]
-    return np.argmax(new @ np.linalg.lstsq(root * design, root * y, rcond=None)[0], axis=1)
+    return new @ np.linalg.lstsq(root * design, root * y, rcond=None)[0]
 
 
 def stand_in(design: str, rule: str, seed: int) -> tuple[float, float, float, float, float]:
@@ -71,7 +75,14 @@ def stand_in(design: str, rule: str, seed: int) -> tuple[float, float, float, fl
         rest = np.setdiff1d(np.arange(ROWS), fold)
         held[fold] = linear(x[rest], y[rest], x[fold])
     eye = np.eye(mean.shape[1])
-    value = replace(mean_value(eye[fits.held], y), dependence=fold_doubt(fits.given, y), inflation=0.12)
+    theta = predicted(x, y, x)
+    spread = np.std([theta[np.arange(ROWS), given].mean() for given in fits.given])
+    value = replace(
+        mean_value(eye[fits.held], y),
+        dependence=fold_doubt(fits.given, y),
+        allowance=0.5 * float(spread),
+        inflation=0.12,
+    )
     drawn = np.stack([linear(x, y, x, rng.standard_exponential(ROWS)) for _ in range(settings.replicates)])
     full = replace(mean_value(eye[held], y), dependence=fold_doubt(drawn, y), inflation=0.12)
     price: Value = full - value

@@ -93,7 +93,9 @@ class _Search:
         double = card._replace(terms=tuple(terms), start=tuple(2 * points for points in card.start))
         yield double
         for number, term in enumerate(terms):
-            for step in (-1, 1):
+            for step in (-2, -1, 1, 2):
+                if not 0 < (term.points + step) * np.sign(term.points) <= POINTS:
+                    continue
                 other = [*terms[:number], term._replace(points=term.points + step), *terms[number + 1 :]]
                 for shift in (0, -step):
                     start = tuple(p + shift * (a == term.action) for a, p in enumerate(double.start))
