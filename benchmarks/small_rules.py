@@ -80,7 +80,7 @@ def stand_in(design: str, rule: str, seed: int) -> tuple[float, float, float, fl
     value = replace(
         mean_value(eye[fits.held], y),
         dependence=fold_doubt(fits.given, y),
-        allowance=0.5 * float(spread),
+        allowance=float(spread),
         inflation=0.12,
     )
     drawn = np.stack([linear(x, y, x, rng.standard_exponential(ROWS)) for _ in range(settings.replicates)])

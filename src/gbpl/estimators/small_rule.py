@@ -147,8 +147,8 @@ def _scores(training: Training) -> Callable[[int | None], Float[np.ndarray, "row
 def _value(training: Training, fits: RuleFits) -> Value:
     """The value of the rule of all rows, from the decisions of those without a fold (as `Training.learned`).
 
-    The rule of all rows may be better or worse than those without a fold by luck of the search: half of the standard
-    deviation of the refits' values, by the posterior mean of the effects, is allowed for.
+    The rule of all rows may be better or worse than those without a fold by luck of the search: the standard deviation
+    of the refits' values, by the posterior mean of the effects, is allowed for.
     """
     evaluator = training.evaluator("dr")
     count = len(evaluator.actions)
@@ -159,5 +159,5 @@ def _value(training: Training, fits: RuleFits) -> Value:
     outcomes = np.stack([evaluator.value_of(np.tile(row, (evaluator.n, 1))).influence for row in np.eye(count)], axis=1)
     return replace(
         value, influence=value.influence + more, dependence=fold_doubt(fits.given, outcomes),
-        allowance=0.5 * float(np.hypot(np.average(more, weights=value.weights), spread)), inflation=LEARNED,
+        allowance=float(np.hypot(0.5 * np.average(more, weights=value.weights), spread)), inflation=LEARNED,
     )  # fmt: skip
