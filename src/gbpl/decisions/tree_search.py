@@ -39,12 +39,12 @@ class Sums(NamedTuple):
     total: Float[np.ndarray, " score"]
     rows: int
     place: Float[np.ndarray, "score place"]
-    count: Int[np.ndarray, " place"]
+    counts: Int[np.ndarray, " place"]
 
     def less(self, other: Sums) -> Sums:
         """Of the rows of this set that are not in the other, a part of it."""
         return Sums(
-            self.total - other.total, self.rows - other.rows, self.place - other.place, self.count - other.count
+            self.total - other.total, self.rows - other.rows, self.place - other.place, self.counts - other.counts
         )
 
 
@@ -131,7 +131,7 @@ class TreeSearch:
         return found.values, found.choices
 
     def _single(self, found: _Found, sums: Sums, allowed: Actions) -> None:
-        fine = self.fits(sums.count, sums.rows)
+        fine = self.fits(sums.counts, sums.rows)
         for number, span in enumerate(self.cuts.spans):
             for left, right in sides(self.limits, self.cuts.features[number], allowed):
                 own = sums.place[:, span]
@@ -178,12 +178,12 @@ class TreeSearch:
     def _second(self, found: _Found, number: int, pair: Pair, sums: Sums, allowed: Actions) -> None:
         """Trees of depth 2 with a first split on one of the features."""
         span, (inside, count) = self.cuts.spans[number], pair
-        total, rows = sums.place[:, span], sums.count[span]
+        total, rows = sums.place[:, span], sums.counts[span]
         other, others = sums.total[:, None] - total, sums.rows - rows
         fine = self.fits(rows, sums.rows)
         for left, right in sides(self.limits, self.cuts.features[number], allowed):
             two = self._split(total, rows, inside, count, left)
-            rest = self._split(other, others, sums.place[:, None] - inside, sums.count - count, right)
+            rest = self._split(other, others, sums.place[:, None] - inside, sums.counts - count, right)
             one = leaf_value(total, left), leaf_value(other, right)
             values = np.stack([one[0] + one[1], two + one[1], one[0] + rest, two + rest])
             values[:, ~fine] = -np.inf
@@ -202,7 +202,7 @@ class TreeSearch:
                     for pair, more in zip(left, self._pairs(moved), strict=True):
                         np.add(pair[0], more[0], out=pair[0])
                         np.add(pair[1], more[1], out=pair[1])
-                if not len(moved) or not self.fits(sums.count[place], sums.rows):
+                if not len(moved) or not self.fits(sums.counts[place], sums.rows):
                     continue
                 below = rows[own <= place]
                 for pair_of in sides(self.limits, self.cuts.features[number], allowed):

@@ -97,7 +97,7 @@ class SmallRule:
         made: dict[str, Any] = {"format": FORMAT, "kind": TREE if isinstance(self.rule, Tree) else CARD}
         made |= {"actions": self.actions_.tolist(), "features": list(self.feature_names)}
         made["encoder"] = None if self.encoder is None else self.encoder.to_json()
-        names = ("feature", "threshold", "left", "right", "action")
+        names: tuple[str, ...] = ("feature", "threshold", "left", "right", "action")
         if isinstance(self.rule, Scorecard):
             names = ("feature", "threshold", "points", "start")
         parts = {name: getattr(self.rule, name).tolist() for name in names}
