@@ -46,6 +46,8 @@ from .decisions.rules import defer_rule as defer_rule
 from .decisions.rules import disagreement as disagreement
 from .decisions.rules import map_rule as map_rule
 from .decisions.rules import threshold_rule as threshold_rule
+from .estimators.small_rule import SmallRuleFit as SmallRuleFit
+from .frozen.small_rule import SmallRule as SmallRule
 from .frozen.explain import Explanation as Explanation
 
 # Keep

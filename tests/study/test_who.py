@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 from gbpl import Encoder
 from gbpl.study.imitation import imitation
 from gbpl.study.who import by_feature, review
-from gbpl.tables.parts import MISSING, OTHER, plainest, shown
+from gbpl.tables.conditions import plainest, shown
+from gbpl.tables.parts import MISSING, OTHER
 
 N = 1200
 rng = np.random.default_rng(5)

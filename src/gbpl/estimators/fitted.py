@@ -16,9 +16,11 @@ from gbpl.checks.finding import CheckReport
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
+from gbpl.decisions.rule_settings import RuleSettings
 from gbpl.estimators.base import Policy
 from gbpl.estimators.check import check_training
 from gbpl.estimators.groups import training_table
+from gbpl.estimators.small_rule import SmallRuleFit, columns_of, fit_small_rule
 from gbpl.estimators.summary import PolicySummary, summarize_policy
 from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
@@ -295,6 +297,19 @@ class FittedPolicy(Policy):
         if label is not None and label not in labels:
             raise ValueError(f"default must be one of the actions {labels}, got {label!r}")
         return 0 if label is None else labels.index(label)
+
+    def small_rule(self, kind: str = "tree", size: int | None = None, **constraints: Any) -> SmallRuleFit:
+        """A tree (of depth `size`, 1 to 4), threshold or scorecard learned by welfare, with its price: `SmallRuleFit`.
+
+        Constraints are those of `decisions.rule_settings.RuleSettings`: `leaves`, `without`, `monotone`, `min_share`.
+        Scores are those of the fit, net of costs. The price is the value of the policy less the rule's, both on rows
+        that nothing of either saw; `splits` say how often other samples would ask the same questions.
+        """
+        settings = RuleSettings(kind=kind, size=size, **constraints)
+        training = self._committee_training("small_rule", "dr")
+        names = getattr(self, "feature_names_in_", [f"feature {j}" for j in range(training.feedback.x.shape[1])])
+        encoder = getattr(self, "encoder_", None)
+        return fit_small_rule(training, settings, columns_of([str(name) for name in names], encoder), encoder)
 
     # -- value --------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from gbpl.frozen.committee import Part
 from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
 from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, group_settings, policy_arguments
+from gbpl.frozen.small_rule import SmallRule
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
 from gbpl.runtime.json import plain
@@ -65,6 +66,12 @@ class SavedPolicy(NumpyPolicy):
     def to_onnx(self, path: str | Path, *, encoded: bool = False) -> None:
         """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
         to_onnx(self, path, encoded=encoded)
+
+    @property
+    def small_rule(self) -> SmallRule | None:
+        """The small rule of the study the policy comes from; None if none was asked for."""
+        told = (self.summary or {}).get("small_rule")
+        return None if told is None else SmallRule.of_dict(told["rule"])
 
     def digest(self) -> str:
         """A SHA-256 of what decides and expects: the same for the policy saved with other draws or another summary."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gbpl.frozen.seen import Seen
     from gbpl.tables.encoder import Encoder
 
-__all__ = ["NumpyPolicy"]
+__all__ = ["NumpyPolicy", "as_table"]
 
 LONG_LABEL = 400  # bytes
 NO_SCORE = "row(s) without a score, for a person to decide: a value is beyond all that can be computed with"
@@ -108,7 +108,7 @@ class NumpyPolicy:
 
     def _features(self, X: Any) -> tuple[Float[np.ndarray, "row feature"], dict[str, int]]:
         """Features as numbers, and what was filled in."""
-        X = _as_table(X)
+        X = as_table(X)
         if self.encoder is not None and not isinstance(X, np.ndarray):
             x, counts = self.encoder.apply(X)
             return x, dict(counts)
@@ -253,8 +253,8 @@ class NumpyPolicy:
         """Why one row is decided as it is: how sure, what each action brings, what moved it, and what would flip it.
 
         Columns named in `fixed` cannot be changed, and no flip changes them. `level` is that of the intervals of gains,
-        and `seed` that of the orders of columns where there are too many to try all (`frozen.explain`). Where the rule has
-        prices by group, `group` is the row's, as in `decide`, and no flip changes it.
+        and `seed` that of the orders of columns where there are too many to try all (`frozen.explain`). Where the rule
+        has prices by group, `group` is the row's, as in `decide`, and no flip changes it.
         """
         from gbpl.frozen.explain import explain  # deciding does without
 
@@ -333,7 +333,7 @@ class NumpyPolicy:
         )
 
 
-def _as_table(X: Any) -> Any:
+def as_table(X: Any) -> Any:
     """A dict of single values as a table of one row, and a list of dicts as one of several; anything else as it is."""
     if isinstance(X, Mapping) and X and not any(map(_is_column, X.values())):
         return {name: [value] for name, value in X.items()}

@@ -18,7 +18,7 @@ from gbpl.squashing import squashings
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.parts import Parts
 
-__all__ = ["EFFECTS", "LABELS", "NOT_SPLIT", "group_settings", "policy_arguments"]
+__all__ = ["EFFECTS", "LABELS", "NOT_SPLIT", "group_settings", "labels_of", "policy_arguments"]
 
 LABELS = (str, int, float, bool)
 EFFECTS = ("level", "functions", "draw_weight", "draw_coefficient")
@@ -77,7 +77,7 @@ def policy_arguments(settings: dict[str, Any], arrays: dict[str, np.ndarray], ve
     check_summary(settings["summary"] or {})
     return {
         "parts": parts, "squashing": squashing, "mean": mean, "scale": scale, "columns": columns,
-        "actions": _labels(actions), "feature_names": names, "gain": _slope(settings["slope"]),
+        "actions": labels_of(actions), "feature_names": names, "gain": _slope(settings["slope"]),
         "rule": _rule(settings["rule"], len(actions), version), "encoder": encoder, "summary": settings["summary"],
         "fingerprint": None if settings.get("fingerprint") is None else Fingerprint.from_json(settings["fingerprint"]),
         "certificate": settings.get("certificate"),
@@ -204,7 +204,7 @@ def _forests(arrays: dict[str, np.ndarray], width: int) -> Forests:
     return Forests(feature, split, value, forest, arrays["last"])
 
 
-def _labels(actions: list[Any]) -> np.ndarray:
+def labels_of(actions: list[Any]) -> np.ndarray:
     """An array that gives the labels back as they came."""
     labels = np.asarray(actions)
     if labels.ndim != 1 or [type(label) for label in labels.tolist()] != [type(label) for label in actions]:

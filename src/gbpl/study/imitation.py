@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.tables.conditions import at_most, plainest
 from gbpl.tables.encoder import Encoder
-from gbpl.tables.features import MISSING, OTHER, CategoryColumn, NumberColumn
-from gbpl.tables.parts import SMALLEST_GROUP, plainest, shown
+from gbpl.tables.parts import SMALLEST_GROUP
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -18,33 +18,6 @@ __all__ = ["imitation"]
 TREE_DEPTH = 3
 TREE_ROWS = 50_000  # of the tree and its cross-validation: with a depth of three, more would change nothing
 FOLDS = 3
-
-
-def _asked(encoder: Encoder) -> list[tuple[NumberColumn | CategoryColumn, str | None]]:
-    """The column of each feature, and its level; None for a number itself."""
-    asked: list[tuple[NumberColumn | CategoryColumn, str | None]] = []
-    for part in encoder.parts:
-        if isinstance(part, NumberColumn):
-            asked += [(part, None), (part, MISSING)][: len(part.kinds)]
-        else:
-            made = [part.made(word) for word, used in ((OTHER, part.other), (MISSING, part.missing)) if used]
-            asked += [(part, level) for level in [*part.levels[int(part.single) :], *made]]
-    return asked
-
-
-def _condition(part: NumberColumn | CategoryColumn, level: str | None, cut: float) -> str:
-    """What holds on the left of a split, where a feature is at most `cut`."""
-    if isinstance(part, CategoryColumn):
-        gone = part.missing and level == part.made(MISSING)
-        return f"{part.name} is known" if gone else f"{part.name} is not {level}"
-    if level is not None:
-        return f"{part.name} is known"
-    either = f"{part.name} "
-    if part.missing:  # missing numbers are on the side of the number they were filled with
-        either += "is missing or " if part.fill <= cut else "is known and "
-    if part.boolean:
-        return f"{either}false" if part.missing else f"{either}is false"
-    return f"{either}<= {shown(cut)}"
 
 
 def _node(
@@ -108,7 +81,7 @@ def _nodes(
     given: Int[np.ndarray, " row"],
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Questions and leaves, with all rows, not only those the tree grew on."""
-    asked, names = _asked(encoder), encoder.names
+    names = encoder.names
     inside = {0: np.ones(len(given), bool)}
     nodes = []
     for number in range(grown.node_count):
@@ -118,7 +91,7 @@ def _nodes(
             sides = int(grown.children_left[number]), int(grown.children_right[number])
             below = x[:, feature] <= cut
             inside |= {sides[0]: inside[number] & below, sides[1]: inside[number] & ~below}
-            text = _condition(*asked[feature], cut)
+            text = at_most(encoder, feature, cut)
             question = {"feature": names[feature], "text": text, "left": sides[0], "right": sides[1]}
         nodes.append(_node(number, inside[number], given, question))
     return nodes

@@ -34,6 +34,7 @@ from gbpl.study.explained import explained
 from gbpl.study.groups import AskedGroups, BoundedRule, bounded_rule, group_of, groups_summary
 from gbpl.study.options import Terms, Wording, certified_range, check_folds, checked_estimator, split_rows
 from gbpl.study.several import study_aims
+from gbpl.study.small_rule import check_rule_text, checked_rule, rule_summary
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.frames import column_names, rows_of
@@ -145,6 +146,7 @@ def learn(
     population: int | None = None,
     estimator: GBPLNet | None = None,
     check: bool = False,
+    small_rule: str | Mapping[str, Any] | None = None,
     smallest_group: int = SMALLEST_GROUP,
     guard: Mapping[str, str] | None = None,
     outcome_weights: Mapping[str, float] | None = None,
@@ -162,8 +164,9 @@ def learn(
     get an action; `default` is what people get otherwise (the first label if None). A person should decide the
     `review` rows where a look is worth most (`SavedPolicy.review_value`), or those with a disagreement above `defer`;
     without either, none. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
-    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. Nothing that
-    is saved or reported tells groups of fewer rows than `smallest_group` apart.
+    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. With a
+    `small_rule`, such as "tree:2" or a mapping of the arguments of `GBPLNet.small_rule`, one is learned beside the
+    policy, with its price. Nothing that is saved or reported tells groups of fewer rows than `smallest_group` apart.
 
     The report has a `title`, and says amounts in a `unit` ("$", "visits") `per` row or what a row is ("customer"), with
     totals for a `population` (the rows of the table if None).
@@ -205,6 +208,7 @@ def learn(
         propensity=propensity, weight=weight, group=group, beside=() if aims is None else aims.outcomes[1:],
     )  # fmt: skip
     wording, asked = Wording(title, unit, per, population), AskedGroups.read(by, share_gap, gain_gap, capacity)
+    wanted_rule = check_rule_text(small_rule)
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     asked.check(column_names(frame), roles, source)
@@ -217,6 +221,7 @@ def learn(
     if aims is not None:
         data, beside = read_beside(frame, data, aims.outcomes[1:])
     terms = Terms.of(data, cost, capacity, default, defer, review)
+    wanted_rule = checked_rule(wanted_rule, encoder, data, terms, seed, smallest)
     settings: CertificateSettings | None = None
     if held is not None:
         others = read_table(held, roles, encoder, what=source, actions=data.labels)
@@ -271,6 +276,7 @@ def learn(
     summary["by_group"] = groups_summary(
         asked, policy, frame, data, encoder, decided, decisions.action, rule.default, smallest, bound
     )
+    summary["small_rule"] = rule_summary(policy, wanted_rule, encoder, smallest)
     if check:
         stage("checks")
         summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()

@@ -12,43 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gbpl.tables.conditions import plainest, shown
 from gbpl.tables.frames import TableError, is_missing
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["MISSING", "OTHER", "SMALLEST_GROUP", "Parts", "check_smallest_group", "plainest", "shown"]
+__all__ = ["MISSING", "OTHER", "SMALLEST_GROUP", "Parts", "check_smallest_group"]
 
 SMALLEST_GROUP = 10
 BINS = 5
 MOST_LEVELS = 8
 MISSING = "(missing)"
 OTHER = "all others"
-DIGITS = 17  # enough to write every float exactly
-
-
-def plainest(low: float, high: float) -> float:
-    """The number with the fewest digits in [low, high): a cut that is easy to read and moves no row to the other side.
-
-    >>> plainest(1233.2, 1251.0), plainest(40.0, 41.0), plainest(2.71828, 2.71829)
-    (1240.0, 40.0, 2.71828)
-    """
-    if low <= 0.0 < high:
-        return 0.0
-    for digits in range(DIGITS):
-        for number in (low, low / 2.0 + high / 2.0, high):
-            rounded = float(f"{number:.{digits}e}")
-            if low <= rounded < high:
-                return rounded
-    return low
-
-
-def shown(number: float) -> str:
-    """A number in full, thousands separated: `float` of it without the commas is the number."""
-    if number != 0.0 and not 1e-4 <= abs(number) < 1e15:
-        return repr(float(number))
-    whole, point, decimals = np.format_float_positional(abs(number), trim="-").partition(".")
-    return f"{'-' if number < 0.0 else ''}{int(whole):,}{point}{decimals}"
 
 
 def check_smallest_group(size: int) -> int:
