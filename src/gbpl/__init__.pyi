@@ -45,6 +45,9 @@ from .decisions.rules import map_rule as map_rule
 from .decisions.rules import threshold_rule as threshold_rule
 
 # Keep
+from .frozen.export.conditions import to_conditions as to_conditions
+from .frozen.export.python import to_python as to_python
+from .frozen.export.sql import to_sql as to_sql
 from .frozen.file import SavedPolicy as SavedPolicy
 from .frozen.file import SavedPolicyError as SavedPolicyError
 from .frozen.file import load as load

@@ -1,0 +1,40 @@
+"""What is exported: a small rule, or a policy that decides with numpy alone."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+from gbpl.decisions.scorecard import Scorecard
+from gbpl.decisions.tree import Tree
+from gbpl.frozen.export.language import Rules
+from gbpl.frozen.onnx import FreezablePolicy
+from gbpl.frozen.policy import NumpyPolicy
+
+__all__ = ["feature_columns", "is_small", "subject"]
+
+
+def is_small(policy: Any) -> TypeGuard[Rules]:
+    """Whether it is a small rule: a tree or scorecard with its labels and columns."""
+    return isinstance(getattr(policy, "rule", None), Tree | Scorecard)
+
+
+def subject(policy: Any, asked: str) -> Rules | NumpyPolicy:
+    """A small rule or frozen policy as it is, a fitted policy frozen; anything else is refused."""
+    if is_small(policy):
+        return policy
+    if isinstance(policy, FreezablePolicy):
+        policy = policy.frozen(draws=0)
+    if not isinstance(policy, NumpyPolicy):
+        raise ValueError(
+            f"{asked} takes a small rule, or a policy of GBPL or GBPLNet, fitted or saved, got "
+            f"{type(policy).__name__}; that of a study is study.policy"
+        )
+    return policy
+
+
+def feature_columns(policy: NumpyPolicy) -> list[str]:
+    """Names of all features: of the encoder, of the fit, or by number."""
+    if policy.encoder is not None:
+        return policy.encoder.names
+    names = getattr(policy, "feature_names_in_", [f"feature {number}" for number in range(len(policy.mean))])
+    return [str(name) for name in names]
