@@ -51,7 +51,8 @@ FAULT, WRONG, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 WIDE = 120  # columns of what goes to a file
 LEARNING = {
     "reading": 2.0, "models of the outcomes": 30.0, "policies": 25.0, "certificate": 60.0,
-    "policies without a part of the rows": 35.0, "decisions": 2.0, "summary": 10.0, "checks": 300.0, "writing": 2.0,
+    "policies without a part of the rows": 35.0, "decisions": 2.0, "summary": 10.0, "small rule": 20.0,
+    "checks": 300.0, "writing": 2.0,
 }  # fmt: skip  # about how long each takes
 LINE_EVERY = 15.0  # seconds between lines about progress where nobody watches a bar
 # Control characters and those that turn the direction of writing could rewrite what else is on the screen; lone
@@ -291,9 +292,11 @@ class _Left(ProgressColumn):
         return Text(f"about {left} left" if left else "")
 
 
-def learning(*, certificate: bool = False, check: bool = False, quiet: bool = False) -> AbstractContextManager[None]:
+def learning(
+    *, certificate: bool = False, check: bool = False, rule: bool = False, quiet: bool = False
+) -> AbstractContextManager[None]:
     """The stages of `learn`, with reading before and writing after it."""
-    left_out = {"certificate": not certificate, "checks": not check}
+    left_out = {"certificate": not certificate, "checks": not check, "small rule": not rule}
     return _shown({name: share for name, share in LEARNING.items() if not left_out.get(name)}, quiet=quiet)
 
 

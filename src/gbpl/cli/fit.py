@@ -57,12 +57,13 @@ NAMES = {
     "report": "report.html",
     "summary": "summary.json",
 }
+RULE = "rule.json"  # beside them where a small rule is asked for
 
 
 def check_out(out: Path, data: Path | None = None) -> None:
     """Refuse a folder that cannot be written, or would lose the data, before any work."""
     check_folder(out)
-    for target in (out / name for name in NAMES.values()):
+    for target in (out / name for name in (*NAMES.values(), RULE)):
         if target.is_dir():
             raise ValueError(f"{target} is a folder, where a file has to be written; give another --out")
         check_writable(target)
@@ -73,7 +74,7 @@ def check_out(out: Path, data: Path | None = None) -> None:
 def write_study(
     study: Study, data: Path, out: Path, *, frame: Any = None, encoding: str = "utf-8", delimiter: str | None = None
 ) -> dict[str, Path]:
-    """Policy, decisions, report and summary in a folder, and a frame as its data: all of them, or none."""
+    """Policy, decisions, report, summary and small rule in a folder, and a frame as its data: all of them, or none."""
     from gbpl.cli.data import write_frame
     from gbpl.cli.messages import study_json
     from gbpl.study.decide_file import decide_file
@@ -84,6 +85,10 @@ def write_study(
             files = {"data": data, **files}
             data = stage / data.name
             write_frame(data, frame)
+        rule = study.policy.small_rule
+        if rule is not None:
+            rule.save(stage / RULE)
+            files["rule"] = out / RULE
         study.save(stage / NAMES["policy"])
         study.report(stage / NAMES["report"])
         review = (study.summary.get("reviewed") or {}).get("asked")
@@ -183,6 +188,29 @@ def fit(
     check: Annotated[
         bool, typer.Option("--check", help="Try to break the result, as gbpl check does.", rich_help_panel=OUTPUT)
     ] = False,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND:SIZE",
+            help="Also learn a small rule, with its price: tree:2, threshold, scorecard:4.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    rule_without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN...", help="Columns that the small rule does not use.", rich_help_panel=OUTPUT),
+    ] = None,
+    rule_monotone: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=ACTION...",
+            help="Raising the column can only move the small rule towards the action.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    rule_leaves: Annotated[
+        int | None, typer.Option(metavar="N", help="Most leaves of the small rule.", rich_help_panel=OUTPUT)
+    ] = None,
     smallest_group: Annotated[
         int,
         typer.Option(
@@ -198,6 +226,7 @@ def fit(
     check_out(out, data)
     parse.check_settings(seed, defer, outcome_range)
     check_models(models)
+    asked = parse.small_rule(rule, rule_without or (), rule_monotone or (), rule_leaves)
     costs, limits = parse.by_action("--cost", cost or ()), parse.by_action("--capacity", capacity or ())
     if not 1.0 <= confounding < float("inf"):
         raise ValueError(f"--confounding must be a finite number >= 1, got {confounding:g}; 1 is none, try 1.5")
@@ -206,9 +235,11 @@ def fit(
     with held():
         from gbpl.cli.messages import print_study, study_json
         from gbpl.study.options import Wording, check_review
+        from gbpl.study.small_rule import check_rule_text
     check_review(review, defer)
+    check_rule_text(asked)
     Wording(title, unit, per, population)
-    with learning(certificate=certify or outcome_range is not None, check=check, quiet=as_json):
+    with learning(certificate=certify or outcome_range is not None, check=check, rule=asked is not None, quiet=as_json):
         stage("reading")
         table, roles = read_by_roles(
             data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
@@ -221,8 +252,8 @@ def fit(
             study = learn(
                 table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
                 outcome_range=outcome_range, certify=certify, title=title, unit=unit, per=per, population=population,
-                seed=seed, source=parse.text_of(data.name), check=check, smallest_group=smallest_group,
-                **estimator_of(models, seed, confounding, keep_outliers),
+                seed=seed, source=parse.text_of(data.name), check=check, small_rule=asked,
+                smallest_group=smallest_group, **estimator_of(models, seed, confounding, keep_outliers),
             )  # fmt: skip
         stage("writing")
         files = write_study(study, data, out, encoding=encoding, delimiter=delimiter)

@@ -61,6 +61,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
         "sensitivity": reading.summary["sensitivity"],
         "certificate": summary["certificate"],
+        "small_rule": summary["small_rule"],
         "check": summary["check"],
         "files": {name: str(path) for name, path in files.items()},
         "seconds": summary["seconds"],
@@ -135,6 +136,11 @@ def _alternatives(console: Screen, reading: Reading) -> None:
 
 def _who(console: Screen, reading: Reading) -> None:
     """What the decision turns on, and a small tree of it."""
+    told = reading.summary.get("small_rule")
+    if told is not None:
+        console.say(verbatim(important(reading.summary["who"] or [])))
+        _small_rule(console, told, reading)
+        return
     tree, branch = reading.summary["tree"], grown(reading.summary["tree"])
     console.say(verbatim(f"{important(reading.summary['who'] or [])} {tree_words(tree)}"))
     if branch is not None and branch.yes is not None and (tree or {}).get("fidelity") is not None:
@@ -142,6 +148,27 @@ def _who(console: Screen, reading: Reading) -> None:
         _grow(root, branch, reading)
         console.print(root)
         console.print()
+
+
+def _small_rule(console: Screen, told: Mapping[str, Any], reading: Reading) -> None:
+    """The small rule that was asked for, and what it gives away."""
+    console.print("\n[bold]Small rule[/]")
+    for line in told["text"].splitlines():
+        console.say(f"  {verbatim(line)}")
+    price, level = told["price"], percent(told["price"]["level"])
+    worth, less, low, high = (
+        number(amount, reading.places)
+        for amount in (told["value"]["estimate"], price["estimate"], price["low"], price["high"])
+    )
+    console.say(
+        f"It is worth {worth} and gives away {less} against the full policy ({level} interval {low} to {high}); both "
+        f"decide {percent(told['agreement'])} of the rows alike."
+    )
+    splits = told["splits"]
+    asked = [f"{one['column']} ({percent(one['share'])})" for one in splits["columns"][:4]]
+    if asked:
+        console.say(verbatim(f"In {splits['replicates']} other samples the rule asks about {', '.join(asked)}."))
+    console.print()
 
 
 def _only(branch: Branch) -> set[Any]:

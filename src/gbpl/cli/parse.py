@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
-__all__ = ["by_action", "check_settings", "number", "propensity", "text_of"]
+__all__ = ["by_action", "check_settings", "number", "propensity", "small_rule", "text_of"]
 
 LARGEST_SEED = 2**32 - 1  # numpy's and scikit-learn's
 
@@ -44,6 +45,27 @@ def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | di
         if given[0] in columns or "=" not in given[0]:
             return given[0]
     return by_action("--propensity", given)
+
+
+def small_rule(
+    rule: str | None, without: Sequence[str], monotone: Sequence[str], leaves: int | None
+) -> dict[str, Any] | None:
+    """The settings of a small rule by its options; None if none is asked for."""
+    if rule is None:
+        if without or monotone or leaves is not None:
+            raise ValueError("--rule-without, --rule-monotone and --rule-leaves are about a rule; add --rule tree:2")
+        return None
+    kind, _, size = rule.partition(":")
+    if size and not size.isdecimal():
+        raise ValueError(f"--rule must be a kind and its size, such as tree:2 or scorecard:4, got {rule!r}")
+    towards: dict[str, str] = {}
+    for text in monotone:
+        column, sign, action = text.partition("=")
+        if not sign or not column or not action:
+            raise ValueError(f"--rule-monotone must be COLUMN=ACTION, such as age=treat, got {text!r}")
+        towards[column] = action
+    size_of = {"size": int(size)} if size else {}
+    return {"kind": kind, **size_of, "without": list(without), "monotone": towards, "leaves": leaves}
 
 
 def check_settings(seed: int, defer: float | None, outcome_range: tuple[float, float] | None) -> None:

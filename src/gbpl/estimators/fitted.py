@@ -15,8 +15,10 @@ from gbpl.certificates.theorem import RiskBound, risk_bound
 from gbpl.checks.finding import CheckReport
 from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
+from gbpl.decisions.rule_settings import RuleSettings
 from gbpl.estimators.base import Policy
 from gbpl.estimators.check import check_training
+from gbpl.estimators.small_rule import SmallRuleFit, columns_of, fit_small_rule
 from gbpl.estimators.summary import PolicySummary, summarize_policy
 from gbpl.estimators.training import AUTO_CALIBRATION, Training
 from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_deviation
@@ -267,6 +269,19 @@ class FittedPolicy(Policy):
             deviation = self._deviation(X)
         scores = np.asarray(self.surrogate_.scores_of_policy(policy_of_deviation(deviation)))
         return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def small_rule(self, kind: str = "tree", size: int | None = None, **constraints: Any) -> SmallRuleFit:
+        """A tree (of depth `size`, 1 to 4), threshold or scorecard learned by welfare, with its price: `SmallRuleFit`.
+
+        Constraints are those of `decisions.rule_settings.RuleSettings`: `leaves`, `without`, `monotone`, `min_share`.
+        Scores are those of the fit, net of costs. The price is the value of the policy less the rule's, both on rows
+        that nothing of either saw; `splits` say how often other samples would ask the same questions.
+        """
+        settings = RuleSettings(kind=kind, size=size, **constraints)
+        training = self._committee_training("small_rule", "dr")
+        names = getattr(self, "feature_names_in_", [f"feature {j}" for j in range(training.feedback.x.shape[1])])
+        encoder = getattr(self, "encoder_", None)
+        return fit_small_rule(training, settings, columns_of([str(name) for name in names], encoder), encoder)
 
     # -- value --------------------------------------------------------------------------------------------
 

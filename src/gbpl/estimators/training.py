@@ -37,9 +37,9 @@ from gbpl.value.welfare import deterministic
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from jaxtyping import Float
+    from jaxtyping import Float, Int
 
-__all__ = ["AUTO_CALIBRATION", "Training", "hold_out_together"]
+__all__ = ["AUTO_CALIBRATION", "LEARNED", "Training", "hold_out_together"]
 
 CALIBRATIONS: dict[str, Callable[..., EtaChoice]] = {
     "information_matching": information_matching,
@@ -136,12 +136,38 @@ class Training:
         fit, held = self.fit, self.held_out
         if fit.effect is None:
             return np.zeros(len(fit.x))
-        mean = fit.effect.mean
+        units = np.full((len(fit.x), 1), fit.effect.mean.unit), held.unit[:, None]
+        parts = zip((self._effects, held.gain), units, strict=True)
+        ours, theirs = (_played(part, unit, rule) for part, unit in parts)
+        return self.gained(ours, theirs)
+
+    @cached_property
+    def _deviation(self) -> Float[np.ndarray, "row action"]:
+        """The policy of the fit to all rows on these rows, as deviations from uniform."""
+        fit = self.fit
         committee = combined_deviation(fit.model, fit.settings.surrogate, fit.params, fit.policy_weights, fit.x)
-        theta = mean.deviation(committee) * mean.unit
-        units = np.full((len(theta), 1), mean.unit), held.unit[:, None]
-        ours, theirs = (_played(part, unit, rule) for part, unit in zip((theta, held.gain), units, strict=True))
-        return np.sum((ours - theirs) * theta, axis=1) / fit.effect.doubt
+        return committee if fit.effect is None else fit.effect.mean.deviation(committee)
+
+    @property
+    def decided(self) -> Int[np.ndarray, " row"]:
+        """Column numbers of the actions that the policy gives the rows it learned from."""
+        return deterministic(self._deviation)
+
+    @property
+    def _effects(self) -> Float[np.ndarray, "row action"]:
+        """Posterior mean of the effects, in outcome units, by the fit to all rows."""
+        assert self.fit.effect is not None
+        return self._deviation * self.fit.effect.mean.unit
+
+    def gained(
+        self, ours: Float[np.ndarray, "row action"], theirs: Float[np.ndarray, "row action"]
+    ) -> Float[np.ndarray, " row"]:
+        """What decisions gain over others on each row, by the posterior mean of the effects; zero where none is known.
+
+        It is divided by the doubt in that mean. No row has checked it: half of it is an allowance in errors.
+        """
+        effect = self.fit.effect
+        return np.zeros(len(ours)) if effect is None else np.sum((ours - theirs) * self._effects, axis=1) / effect.doubt
 
     def sensitivity(self, baseline: Any, gammas: Sequence[float], level: float, policy: Any = None) -> Sensitivity:
         """Bounds of the untouched policy's value, or another's, under hidden confounding."""

@@ -23,6 +23,7 @@ from gbpl.frozen.export.sql import to_sql
 from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
 from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, policy_arguments
+from gbpl.frozen.small_rule import SmallRule
 from gbpl.models.numpy_form import Forests, Networks, NumpyForm
 from gbpl.runtime.files import replacing, write_text
 from gbpl.runtime.json import plain
@@ -75,6 +76,12 @@ class SavedPolicy(NumpyPolicy):
     def to_python(self) -> str:
         """The policy as a Python file without numpy; `gbpl.to_python` says what it holds."""
         return to_python(self)
+
+    @property
+    def small_rule(self) -> SmallRule | None:
+        """The small rule of the study the policy comes from; None if none was asked for."""
+        told = (self.summary or {}).get("small_rule")
+        return None if told is None else SmallRule.of_dict(told["rule"])
 
     def digest(self) -> str:
         """A SHA-256 of what decides and expects: the same for the policy saved with other draws or another summary."""

@@ -16,6 +16,13 @@ SHARE = "a number from 0 to 1"
 NUMBERS, TEXTS = [NUMBER], [TEXT]
 BOUNDS = dict.fromkeys(("lower", "lower_se", "upper", "upper_se", "low", "high"), NUMBER)
 GROUPS = [dict.fromkeys(("said", "expected", "estimate", "se"), NUMBER) | {"rows": WHOLE}]
+NODES = [
+    {
+        "feature": TEXT, "text": TEXT, "share": NUMBER,
+        **dict.fromkeys(("id", "left", "right", "rows", "action"), WHOLE),
+    }
+]  # fmt: skip
+ESTIMATE = dict.fromkeys(("estimate", "se", "low", "high", "level"), NUMBER)
 SCHEMA: dict[str, Any] = {
     "title": TEXT,
     "created": TEXT,
@@ -47,14 +54,17 @@ SCHEMA: dict[str, Any] = {
             "bins": [{"label": TEXT, "rows": WHOLE, "shares": NUMBERS, "deferred": NUMBER}],
         }
     ],
-    "tree": {
-        "fidelity": NUMBER, "depth": WHOLE,
-        "nodes": [
-            {
-                "feature": TEXT, "text": TEXT, "share": NUMBER,
-                **dict.fromkeys(("id", "left", "right", "rows", "action"), WHOLE),
-            }
-        ],
+    "tree": {"fidelity": NUMBER, "depth": WHOLE, "nodes": NODES},
+    "small_rule": {
+        "kind": TEXT, "size": WHOLE, "exact": FLAG, "text": TEXT, "value": ESTIMATE, "price": ESTIMATE,
+        "agreement": SHARE, "shares": [SHARE], "nodes": NODES,
+        "card": {"start": [WHOLE], "conditions": [{"text": TEXT, "points": [WHOLE]}]},
+        "splits": {
+            "replicates": WHOLE, "same_columns": SHARE, "agreement": SHARE,
+            "first": [{"column": TEXT, "share": SHARE, "low": NUMBER, "high": NUMBER}],
+            "columns": [{"column": TEXT, "share": SHARE}],
+        },
+        "constraints": {"without": TEXTS, "monotone": ANY, "leaves": WHOLE, "min_share": SHARE}, "rule": ANY,
     },
     "disagreement": {
         "level": NUMBER, "edges": NUMBERS, "counts": [[WHOLE]],

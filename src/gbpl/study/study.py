@@ -28,6 +28,7 @@ from gbpl.runtime.keywords import answer_keywords
 from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
 from gbpl.study.options import Terms, Wording, certified_range, check_folds, checked_estimator, split_rows
+from gbpl.study.small_rule import check_rule_text, checked_rule, rule_summary
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.study.who import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.encoder import Encoder
@@ -139,6 +140,7 @@ def learn(
     population: int | None = None,
     estimator: GBPLNet | None = None,
     check: bool = False,
+    small_rule: str | Mapping[str, Any] | None = None,
     smallest_group: int = SMALLEST_GROUP,
 ) -> Study:
     """Learn from a table who gets which action: types are inferred, categories encoded, missing values filled in.
@@ -150,8 +152,9 @@ def learn(
     get an action; `default` is what people get otherwise (the first label if None). A person should decide the
     `review` rows where a look is worth most (`SavedPolicy.review_value`), or those with a disagreement above `defer`;
     without either, none. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
-    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. Nothing that
-    is saved or reported tells groups of fewer rows than `smallest_group` apart.
+    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. With a
+    `small_rule`, such as "tree:2" or a mapping of the arguments of `GBPLNet.small_rule`, one is learned beside the
+    policy, with its price. Nothing that is saved or reported tells groups of fewer rows than `smallest_group` apart.
 
     The report has a `title`, and says amounts in a `unit` ("$", "visits") `per` row or what a row is ("customer"), with
     totals for a `population` (the rows of the table if None).
@@ -176,6 +179,7 @@ def learn(
     )  # fmt: skip
     wording = Wording(title, unit, per, population)
     policy, smallest = checked_estimator(estimator, seed), check_smallest_group(smallest_group)
+    asked = check_rule_text(small_rule)
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     check_rows(rows_of(frame), rows_of(frame))
@@ -185,6 +189,7 @@ def learn(
     encoder, notes = Encoder.fit(frame, roles.features, exclude=[*roles.used(), *roles.exclude])
     data = read_table(frame, roles, encoder, what=source)
     terms = Terms.of(data, cost, capacity, default, defer, review)
+    asked = checked_rule(asked, encoder, data, terms, seed, smallest)
     settings: CertificateSettings | None = None
     if held is not None:
         others = read_table(held, roles, encoder, what=source, actions=data.labels)
@@ -222,6 +227,7 @@ def learn(
     )  # fmt: skip
     stage("summary")
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}
+    summary["small_rule"] = rule_summary(policy, asked, encoder, smallest)
     if check:
         stage("checks")
         summary["check"] = policy.check(names=encoder.raw_names, seed=seed, progress=policy.progress).to_dict()
