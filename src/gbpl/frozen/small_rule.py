@@ -16,6 +16,7 @@ from gbpl.decisions.tree import LEAF, Tree
 from gbpl.frozen.export.conditions import to_conditions
 from gbpl.frozen.export.python import to_python
 from gbpl.frozen.export.sql import to_sql
+from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import as_table
 from gbpl.frozen.schema import LABELS, labels_of
 from gbpl.runtime.files import write_text
@@ -100,7 +101,7 @@ class SmallRule:
         made: dict[str, Any] = {"format": FORMAT, "kind": TREE if isinstance(self.rule, Tree) else CARD}
         made |= {"actions": self.actions_.tolist(), "features": list(self.feature_names)}
         made["encoder"] = None if self.encoder is None else self.encoder.to_json()
-        names = ("feature", "threshold", "left", "right", "action")
+        names: tuple[str, ...] = ("feature", "threshold", "left", "right", "action")
         if isinstance(self.rule, Scorecard):
             names = ("feature", "threshold", "points", "start")
         parts = {name: getattr(self.rule, name).tolist() for name in names}
@@ -141,6 +142,10 @@ class SmallRule:
     def to_python(self) -> str:
         """The rule as a Python file without numpy; `gbpl.to_python` says what it holds."""
         return to_python(self)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the rule as an ONNX file, which takes its raw columns; `gbpl.to_onnx` says what it holds."""
+        to_onnx(self, path)
 
     def to_conditions(self, *, flag: str | None = None) -> Any:
         """The rule as JSON conditions (JsonLogic), or as a file of feature flags; see `gbpl.to_conditions`."""

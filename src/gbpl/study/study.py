@@ -206,6 +206,7 @@ def learn(
     warn_of(suspicions)
     with collected(notes):
         policy.set_params(actions=data.labels).fit_feedback(feedback.less(terms.cost or None))
+    policy.encoder_ = encoder
     frozen = policy.frozen()
     rule, decided = _ruled(policy, frozen, data, terms, notes)
     ruled = frozen.with_study(rule=rule, encoder=encoder, summary=None)

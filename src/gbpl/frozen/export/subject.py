@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 from gbpl.decisions.scorecard import Scorecard
 from gbpl.decisions.tree import Tree
 from gbpl.frozen.export.language import Rules
-from gbpl.frozen.onnx import FreezablePolicy
 from gbpl.frozen.policy import NumpyPolicy
 
-__all__ = ["feature_columns", "is_small", "subject"]
+__all__ = ["FreezablePolicy", "feature_columns", "is_small", "subject"]
+
+
+@runtime_checkable
+class FreezablePolicy(Protocol):
+    """A fitted policy that can be written in numpy alone, as every estimator with members can."""
+
+    def frozen(self, *, draws: int = 400) -> NumpyPolicy:
+        """The policy without its training rows, with some draws of its posterior."""
+        ...
 
 
 def is_small(policy: Any) -> TypeGuard[Rules]:
