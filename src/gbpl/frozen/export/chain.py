@@ -30,11 +30,12 @@ def weight(value: float) -> str:
     return f"{value:.9e}"
 
 
-def added(terms: Sequence[str]) -> str:
-    """Terms added up, in brackets of brackets where there are many."""
+def added(terms: Sequence[str], sign: str = "+") -> str:
+    """Terms added up, or conditions in AND, in brackets of brackets where there are many."""
+    between = f" {sign} "
     while len(terms) > TERMS:
-        terms = [f"({' + '.join(terms[first : first + TERMS])})" for first in range(0, len(terms), TERMS)]
-    return " + ".join(terms)
+        terms = [f"({between.join(terms[first : first + TERMS])})" for first in range(0, len(terms), TERMS)]
+    return between.join(terms)
 
 
 def linear(units: Units, weights: Float[np.ndarray, " unit"], bias: float) -> str:

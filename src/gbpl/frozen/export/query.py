@@ -50,7 +50,7 @@ def _best(value: Sequence[str], labels: Sequence[str]) -> str:
         return f"WHEN {value[1]} >= {value[0]} THEN {labels[1]}\nELSE {labels[0]}"
     lines = []
     for action, label in enumerate(labels[:-1]):
-        wins = " AND ".join(f"{value[action]} >= {later}" for later in value[action + 1 :])
+        wins = added([f"{value[action]} >= {later}" for later in value[action + 1 :]], "AND")
         lines.append(f"WHEN {wins} THEN {label}")
     return "\n".join([*lines, f"ELSE {labels[-1]}"])
 
@@ -69,7 +69,7 @@ def _standardized(chain: Chain, policy: NumpyPolicy, table: str, keep: Sequence[
         made[f"gbpl_z{number}"] = f"({value} - {dialect.float(mean)}) / {dialect.float(scale)}"
     kept = {f"gbpl_k{number}": dialect.quoted(column) for number, column in enumerate(keep)}
     chain.step(kept | made, table=dialect.quoted(table))
-    fine = " AND ".join(f"ABS({name}) <= {dialect.float(FARTHEST)}" for name in numbers) or "1 = 1"
+    fine = added([f"ABS({name}) <= {dialect.float(FARTHEST)}" for name in numbers] or ["1 = 1"], "AND")
     zeros = {f"gbpl_d{action}": "0.0e0" for action in range(len(policy.actions_))}
     chain.carried = list(kept)
     chain.carried += chain.step({"gbpl_fine": f"CASE WHEN {fine} THEN 1 ELSE 0 END"} | zeros, made)
@@ -106,8 +106,11 @@ def _add(chain: Chain, raw: list[list[str]], weights: Float[np.ndarray, " some"]
 
 
 def _softmax(chain: Chain, raw: list[list[str]]) -> None:
-    chain.step({r: f"EXP({r} - {chain.largest(own)})" for own in raw for r in own})
-    chain.step({r: f"{r} / ({added(own)})" for own in raw for r in own})
+    every = [r for own in raw for r in own]
+    chain.step({f"gbpl_most{m}": chain.largest(own) for m, own in enumerate(raw)}, every)
+    chain.step({r: f"EXP({r} - gbpl_most{m})" for m, own in enumerate(raw) for r in own})
+    chain.step({f"gbpl_sum{m}": added(own) for m, own in enumerate(raw)}, every)
+    chain.step({r: f"{r} / gbpl_sum{m}" for m, own in enumerate(raw) for r in own})
 
 
 def _projected(chain: Chain, raw: list[list[str]]) -> None:
@@ -118,8 +121,10 @@ def _projected(chain: Chain, raw: list[list[str]]) -> None:
             total = added([f"CASE WHEN {other} >= {r} THEN {other} ELSE 0.0e0 END" for other in own])
             many = added([f"CASE WHEN {other} >= {r} THEN 1.0e0 ELSE 0.0e0 END" for other in own])
             made[f"{r}_c"] = f"({total} - 1.0e0) / ({many})"
-    chain.step(made, [r for own in raw for r in own])
-    chain.step({r: chain.positive(f"{r} - {chain.largest([f'{c}_c' for c in own])}") for own in raw for r in own})
+    every = [r for own in raw for r in own]
+    chain.step(made, every)
+    chain.step({f"gbpl_most{m}": chain.largest([f"{r}_c" for r in own]) for m, own in enumerate(raw)}, every)
+    chain.step({r: chain.positive(f"{r} - gbpl_most{m}") for m, own in enumerate(raw) for r in own})
 
 
 def _gaps(chain: Chain, raw: list[list[str]], baseline: int) -> None:
@@ -129,5 +134,6 @@ def _gaps(chain: Chain, raw: list[list[str]], baseline: int) -> None:
         for action, r in enumerate(own):
             missing = chain.positive(f"1.0e0 - {r} / {weight(NO_PROBABILITY)}")
             made[r] = f"{weight(-doubt)} * {missing}" if action == baseline else f"2.0e0 * {r} - 1.0e0"
-    chain.step(made)
-    chain.step({r: f"{r} - ({added(own)}) / {len(own)}.0e0" for own in raw for r in own})
+    every = chain.step(made)
+    chain.step({f"gbpl_sum{m}": added(own) for m, own in enumerate(raw)}, every)
+    chain.step({r: f"{r} - gbpl_sum{m} / {len(own)}.0e0" for m, own in enumerate(raw) for r in own})
