@@ -51,6 +51,9 @@ from .frozen.small_rule import SmallRule as SmallRule
 from .frozen.explain import Explanation as Explanation
 
 # Keep
+from .frozen.export.conditions import to_conditions as to_conditions
+from .frozen.export.python import to_python as to_python
+from .frozen.export.sql import to_sql as to_sql
 from .frozen.file import SavedPolicy as SavedPolicy
 from .frozen.file import SavedPolicyError as SavedPolicyError
 from .frozen.file import load as load

@@ -448,3 +448,11 @@ def test_raw_columns_of_a_table_go_in(tmp_path):
     features = study.policy.encoder.apply(new)[0]
     again, _ = run_file(tmp_path / "encoded.onnx", features)
     assert_allclose(again, probability, atol=1e-9)
+    study.fitted.to_onnx(tmp_path / "fitted.onnx")
+    del study.fitted.encoder_  # as if it had been fitted to what an encoder made
+    study.fitted.to_onnx(tmp_path / "given.onnx", encoder=study.policy.encoder)
+    assert len({(tmp_path / f"{name}.onnx").read_bytes() for name in ("raw", "fitted", "given")}) == 1
+    assert study.fitted.to_sql(encoder=study.policy.encoder) == study.policy.to_sql()
+    assert study.fitted.to_python(encoder=study.policy.encoder) == study.policy.to_python()
+    with pytest.raises(ValueError, match="the encoder makes 2 features, and the policy was fitted to 10"):
+        study.fitted.to_onnx(tmp_path / "other.onnx", encoder=Encoder.fit({"age": table["age"][:9]}, ["age"])[0])

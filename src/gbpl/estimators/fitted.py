@@ -27,7 +27,6 @@ from gbpl.fitting.apply import combined_deviation, has_last_layer, policy_of_dev
 from gbpl.frozen.explain import Explanation
 from gbpl.frozen.file import SavedPolicy
 from gbpl.frozen.freeze import freeze
-from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.seen import FEWEST, Seen
 from gbpl.posterior.committee import CommitteePosterior
 from gbpl.posterior.effect import Effect
@@ -35,6 +34,7 @@ from gbpl.posterior.eta import EtaChoice
 from gbpl.posterior.posterior import Draws, Posterior
 from gbpl.posterior.problem import PosteriorError
 from gbpl.surrogates import Surrogate
+from gbpl.tables.encoder import Encoder
 from gbpl.tables.parts import SMALLEST_GROUP, check_smallest_group
 from gbpl.value.by_group import GroupTable
 from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
@@ -439,13 +439,20 @@ class FittedPolicy(Policy):
         rows = ("_training", "pseudo_outcomes_")
         return {name: value for name, value in super().__getstate__().items() if name not in rows}
 
-    def frozen(self, *, draws: int = 400, smallest_group: int = FEWEST) -> SavedPolicy:
+    def frozen(self, *, draws: int = 400, encoder: Encoder | None = None, smallest_group: int = FEWEST) -> SavedPolicy:
         """The policy without its training rows: what `save` writes, deciding with numpy alone.
 
         `draws` from the posterior are kept with it if the training rows are still available; 0 for none. So are, for
-        each feature, rounded ends of its values that at least `smallest_group` rows lie beyond.
+        each feature, rounded ends of its values that at least `smallest_group` rows lie beyond. With the `encoder` that
+        made its features of a table, it takes such tables.
         """
         check_is_fitted(self)
+        encoder = getattr(self, "encoder_", None) if encoder is None else encoder
+        if encoder is not None and len(encoder.names) != self.n_features_in_:
+            raise ValueError(
+                f"the encoder makes {len(encoder.names)} features, and the policy was fitted to "
+                f"{self.n_features_in_}; give the encoder whose features it was fitted to"
+            )
         if draws < 0:
             raise ValueError(f"draws must be >= 0, got {draws}; try 400")
         training: Training | None = getattr(self, "_training", None)
@@ -455,7 +462,7 @@ class FittedPolicy(Policy):
             self.model_, self.surrogate_, self.params_, self.member_weights_, self.standardizer_, self.actions_,
             feature_names=None if names is None else [str(name) for name in names],
             posterior=self.posterior() if draws and here else None, draws=draws, gain=self.gain_slope_,
-            effect=self.effect_, encoder=getattr(self, "encoder_", None),
+            effect=self.effect_, encoder=encoder,
             fingerprint=getattr(self, "fingerprint_", None),
             seen=None if training is None else Seen.of(training.feedback.x, smallest_group),
         )  # fmt: skip
@@ -471,6 +478,20 @@ class FittedPolicy(Policy):
         """
         self.frozen(draws=draws).save(path)
 
-    def to_onnx(self, path: Any) -> None:
-        """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
-        to_onnx(self, path)
+    def to_onnx(self, path: Any, *, encoder: Encoder | None = None, encoded: bool = False) -> None:
+        """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds.
+
+        With the `encoder` that made its features of a table, its inputs are the raw columns of such a table.
+        """
+        self.frozen(draws=0, encoder=encoder).to_onnx(path, encoded=encoded)
+
+    def to_sql(
+        self, *, dialect: str = "duckdb", table: str = "people", keep: Sequence[str] = (),
+        encoder: Encoder | None = None,
+    ) -> str:  # fmt: skip
+        """The policy as one SQL query, for where the rows are (`gbpl.to_sql`); `encoder` is as in `to_onnx`."""
+        return self.frozen(draws=0, encoder=encoder).to_sql(dialect=dialect, table=table, keep=keep)
+
+    def to_python(self, *, encoder: Encoder | None = None) -> str:
+        """The policy as a Python file without numpy (`gbpl.to_python`); `encoder` is as in `to_onnx`."""
+        return self.frozen(draws=0, encoder=encoder).to_python()

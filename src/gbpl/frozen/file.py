@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,6 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from gbpl.frozen.committee import Part
+from gbpl.frozen.export.python import to_python
+from gbpl.frozen.export.sql import to_sql
 from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import NumpyPolicy
 from gbpl.frozen.schema import EFFECTS, LABELS, NOT_SPLIT, group_settings, policy_arguments
@@ -66,6 +68,14 @@ class SavedPolicy(NumpyPolicy):
     def to_onnx(self, path: str | Path, *, encoded: bool = False) -> None:
         """Write the policy as an ONNX file, for programs without Python; `gbpl.to_onnx` says what it holds."""
         to_onnx(self, path, encoded=encoded)
+
+    def to_sql(self, *, dialect: str = "duckdb", table: str = "people", keep: Sequence[str] = ()) -> str:
+        """The policy as one SQL query, for where the rows are; `gbpl.to_sql` says what it returns."""
+        return to_sql(self, dialect=dialect, table=table, keep=keep)
+
+    def to_python(self) -> str:
+        """The policy as a Python file without numpy; `gbpl.to_python` says what it holds."""
+        return to_python(self)
 
     @property
     def small_rule(self) -> SmallRule | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,10 @@ import numpy as np
 
 from gbpl.decisions.scorecard import Scorecard
 from gbpl.decisions.tree import LEAF, Tree
+from gbpl.frozen.export.conditions import to_conditions
+from gbpl.frozen.export.python import to_python
+from gbpl.frozen.export.sql import to_sql
+from gbpl.frozen.onnx import to_onnx
 from gbpl.frozen.policy import as_table
 from gbpl.frozen.schema import LABELS, labels_of
 from gbpl.runtime.files import write_text
@@ -128,6 +132,24 @@ class SmallRule:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is no rule: {error}; save it again where it was learned") from None
         return cls.of_dict(stored)
+
+    def to_sql(
+        self, *, dialect: str = "duckdb", table: str | None = "people", keep: Sequence[str] | None = None
+    ) -> str:
+        """The rule as SQL, `CASE ... END`; `gbpl.to_sql` says what it returns."""
+        return to_sql(self, dialect=dialect, table=table, keep=keep)
+
+    def to_python(self) -> str:
+        """The rule as a Python file without numpy; `gbpl.to_python` says what it holds."""
+        return to_python(self)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the rule as an ONNX file, which takes its raw columns; `gbpl.to_onnx` says what it holds."""
+        to_onnx(self, path)
+
+    def to_conditions(self, *, flag: str | None = None) -> Any:
+        """The rule as JSON conditions (JsonLogic), or as a file of feature flags; see `gbpl.to_conditions`."""
+        return to_conditions(self, flag=flag)
 
 
 def _tree_lines(small: SmallRule, node: int, indent: str) -> list[str]:

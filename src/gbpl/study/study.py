@@ -245,6 +245,7 @@ def learn(
         else:
             several = fit_aims(policy, {aims.outcomes[0]: feedback, **beside}, aims, terms.default)
             notes += several.left_out
+    policy.encoder_ = encoder
     frozen = policy.frozen(smallest_group=smallest)
     rule, decided = _ruled(policy, frozen, data, terms, notes)
     bound: BoundedRule | None = None

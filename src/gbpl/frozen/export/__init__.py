@@ -1,0 +1,1 @@
+"""Policies and small rules in other languages: SQL, plain Python, and JSON conditions for feature flags."""
