@@ -119,6 +119,11 @@ class Path:
         first = float(self.share @ scores[np.arange(len(scores)), up.start])
         return first + np.interp(self.places(budgets), np.arange(len(total)), total)
 
+    def changed(self, budgets: Float[np.ndarray, " point"]) -> Int[np.ndarray, " point"]:
+        """How many rows have had an upgrade at each budget, or a fraction of one."""
+        _, first = np.unique(self.upgrades.row, return_index=True)  # upgrades are in the order of their steps
+        return np.searchsorted(np.sort(self.step[first]), np.ceil(self.places(budgets)))
+
     def shares(self, count: int, budgets: Float[np.ndarray, " point"]) -> Float[np.ndarray, "point action"]:
         """The share of rows with each action at each budget."""
         up, one = self.upgrades, np.eye(count)

@@ -12,7 +12,6 @@ gains. Bands follow from the covariance of all points (sup-t; Montiel Olea and P
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,16 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.report.numbers import ascii_number, decimal_places
-from gbpl.value.budget import Path, follow, upgrades
 from gbpl.value.estimate import Value, value_covariance
 from gbpl.value.gains import largest_error
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["BudgetCurve", "BudgetPoint", "Curve", "budget_curve"]
+__all__ = ["BudgetCurve", "BudgetPoint", "Curve", "slope_window"]
 
-POINTS = 101
 WINDOW = 0.15  # of the budgets, to each side, for the slope with 500 rows; narrower as n^(-1/5)
 LEVEL = 0.9
 SHOWN = 6  # points of a curve that is printed
@@ -39,8 +36,8 @@ SHOWN = 6  # points of a curve that is printed
 class Curve:
     """Values at growing budgets per row, `spend`: one column of `influence` per point, as in `Value`.
 
-    `learned` is the covariance of the points that comes from folds which decide each other (`value.dependence`), and
-    `inflation` as in `Value`. Between points a curve is a straight line; beyond the last it stays as it is.
+    `extra` is the covariance of the points that the rows do not show, and `inflation` as in `Value`. Between points a
+    curve is a straight line; beyond the last it stays as it is.
     """
 
     spend: Float[np.ndarray, " point"]
@@ -49,7 +46,7 @@ class Curve:
     groups: Int[np.ndarray, " row"] | None = None
     what: str = "gain"
     estimator: str = "dr"
-    learned: Float[np.ndarray, "point point"] | None = None
+    extra: Float[np.ndarray, "point point"] | None = None
     inflation: float = 0.0
 
     @property
@@ -64,7 +61,7 @@ class Curve:
             Value(column, self.estimator, self.weights, self.groups, inflation=self.inflation)
             for column in self.influence.T
         ]
-        return value_covariance(rows) + (0.0 if self.learned is None else self.learned)
+        return value_covariance(rows) + (0.0 if self.extra is None else self.extra)
 
     @property
     def se(self) -> Float[np.ndarray, " point"]:
@@ -84,7 +81,7 @@ class Curve:
 
     def _combined(self, weight: Float[np.ndarray, " point"], what: str | None = None) -> Value:
         """A linear combination of the points."""
-        more = 0.0 if self.learned is None else float(np.sqrt(max(weight @ self.learned @ weight, 0.0)))
+        more = 0.0 if self.extra is None else float(np.sqrt(max(weight @ self.extra @ weight, 0.0)))
         return Value(
             self.influence @ weight, self.estimator, self.weights, self.groups, what or self.what, allowance=more,
             inflation=self.inflation,
@@ -114,9 +111,9 @@ class Curve:
         longer = self if self.spend[-1] >= other.spend[-1] else other
         mine, yours = self._between(longer.spend), other._between(longer.spend)
         parts = [
-            weight.T @ curve.learned @ weight
+            weight.T @ curve.extra @ weight
             for curve, weight in ((self, mine), (other, yours))
-            if curve.learned is not None
+            if curve.extra is not None
         ]
         return Curve(
             longer.spend, self.influence @ mine - other.influence @ yours, self.weights, self.groups,
@@ -170,19 +167,21 @@ class BudgetCurve(Curve):
     """Gain over the default action against what is spent, per row, along the path of `value.budget`.
 
     It is the mean over folds of the curves of their orders, each met by its own rows. `price` and `shares` belong to
-    the points, `slope` is m(B), and `actions` are the labels.
+    the points, `slope` is m(B), `changed` how many rows no longer have what they had at first, and `actions` are the
+    labels.
     """
 
     price: Float[np.ndarray, " point"] = None  # type: ignore[assignment]
     shares: Float[np.ndarray, "point action"] = None  # type: ignore[assignment]
     slope: Float[np.ndarray, " point"] = None  # type: ignore[assignment]
+    changed: Int[np.ndarray, " point"] = None  # type: ignore[assignment]
     actions: tuple[Any, ...] = ()
 
     def at(self, budget: float) -> BudgetPoint:
         """Who gets what for a budget per row, what it gains, its price, and what more would bring."""
         budget = _checked(budget)
         spend = min(budget, float(self.spend[-1]))
-        low, high = _window(np.array([spend]), float(self.spend[-1]), len(self.influence))
+        low, high = slope_window(np.array([spend]), float(self.spend[-1]), len(self.influence))
         ends = self._between(np.concatenate([low, high]))
         more = self._combined((ends[:, 1] - ends[:, 0]) / (high - low)[0] if high > low else 0.0 * ends[:, 0])
         shares = [float(np.interp(spend, self.spend, column)) for column in self.shares.T]
@@ -210,9 +209,9 @@ class BudgetCurve(Curve):
         matrix = np.diag(1.0 / np.maximum(self.spend, 1e-300))
         matrix[:, 0] = matrix[:, 1]  # at 0, as at the first share
         matrix[-1] -= 1.0
-        learned = None if self.learned is None else matrix.T @ self.learned @ matrix
+        extra = None if self.extra is None else matrix.T @ self.extra @ matrix
         return Curve(
-            self.spend, self.influence @ matrix, self.weights, self.groups, "targeting gain", self.estimator, learned,
+            self.spend, self.influence @ matrix, self.weights, self.groups, "targeting gain", self.estimator, extra,
             self.inflation,
         )  # fmt: skip
 
@@ -223,82 +222,9 @@ def _checked(budget: float) -> float:
     return float(budget)
 
 
-def _window(
+def slope_window(
     budgets: Float[np.ndarray, " point"], end: float, rows: int
 ) -> tuple[Float[np.ndarray, " point"], Float[np.ndarray, " point"]]:
     """Budgets to both sides, between which the slope at a budget is taken."""
     half = min(WINDOW * (500.0 / rows) ** 0.2, 0.5) * end
     return np.maximum(budgets - half, 0.0), np.minimum(budgets + half, end)
-
-
-def budget_curve(
-    gain: Float[np.ndarray, "row action"],
-    cost: Float[np.ndarray, "row action"],
-    scores: Float[np.ndarray, "row action"],
-    *,
-    spent: Float[np.ndarray, "row action"] | None = None,
-    default: int = 0,
-    folds: Sequence[Int[np.ndarray, " row"]] | None = None,
-    weights: Float[np.ndarray, " row"] | None = None,
-    groups: Int[np.ndarray, " row"] | None = None,
-    actions: Sequence[Any] | None = None,
-    everyone: bool = False,
-    smallest: int = 10,
-    budgets: Float[np.ndarray, " point"] | None = None,
-) -> tuple[BudgetCurve, list[Path]]:
-    """The curve of an order by expected `gain` and `cost`, evaluated by `scores` that it has not seen; and its paths.
-
-    `scores` have the outcome of each action, or doubly robust ones, and `spent` likewise its cost, None where `cost`
-    is known. Each of the `folds` has an order of its own, and meets every budget by itself. Between two points at
-    least `smallest` rows change their action; `budgets` are the points if given.
-    """
-    rows = len(gain)
-    known, labels = cost if spent is None else spent, range(gain.shape[1]) if actions is None else actions
-    scored, paid = scores - scores[:, [default]], known - known[:, [default]]
-    folds = [np.arange(rows)] if folds is None else folds
-    part = np.ones(rows) if weights is None else weights
-    paths = [
-        follow(upgrades(gain[fold], cost[fold], default, everyone=everyone), paid[fold], part[fold]) for fold in folds
-    ]
-    share = np.array([part[fold].sum() for fold in folds]) / part.sum()
-    grid = _grid(paths, smallest) if budgets is None else np.asarray(budgets, np.float64)
-
-    def averaged(each: list[np.ndarray]) -> np.ndarray:
-        return np.tensordot(share, np.stack(each), axes=1)
-
-    end = max(path.spend[-1] for path in paths)
-    low, high = _window(grid, end, rows)
-    ends = [averaged([path.means(scored[fold], at) for fold, path in zip(folds, paths, strict=True)]) for at in (low, high)]
-    slope = np.where(high > low, (ends[1] - ends[0]) / np.where(high > low, high - low, 1.0), 0.0)
-    influence = np.empty((rows, len(grid)))
-    for fold, path in zip(folds, paths, strict=True):
-        met = np.clip(grid, path.spend[0], path.spend[-1])
-        influence[fold] = path.rows(scored[fold], grid) - slope * (path.rows(paid[fold], grid) - met)
-    curve = BudgetCurve(
-        grid, influence, weights, groups, price=averaged([path.prices(grid) for path in paths]),
-        shares=averaged([path.shares(gain.shape[1], grid) for path in paths]), slope=slope, actions=tuple(labels),
-    )  # fmt: skip
-    return curve, paths
-
-
-def _grid(paths: Sequence[Path], smallest: int) -> Float[np.ndarray, " point"]:
-    """Budgets at equal distances from nothing to all that helps, with enough rows between two of them."""
-    end = max(float(path.spend[-1]) for path in paths)
-    if not end > 0.0:
-        return np.zeros(1)
-    every = np.linspace(0.0, end, POINTS)
-    kept, places = [0], [path.places(every) for path in paths]
-
-    def changed(first: int, last: int) -> int:
-        count = 0
-        for path, at in zip(paths, places, strict=True):
-            between = np.searchsorted(path.step, [np.floor(at[first]), np.ceil(at[last])])
-            count += len(np.unique(path.upgrades.row[slice(*between)]))
-        return count
-
-    for number in range(1, POINTS):
-        if changed(kept[-1], number) >= smallest:
-            kept.append(number)
-    if kept[-1] != POINTS - 1:
-        kept[max(len(kept) - 1, 1) :] = [POINTS - 1]
-    return every[kept]
