@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -100,9 +101,12 @@ Seed = Annotated[
 
 
 def read_by_roles(
-    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, **given: Any
+    data: Path, *, propensity: Columns, encoding: str, delimiter: str | None, also: Sequence[str] = (), **given: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """The columns of a file that are needed, and their roles as `learn` takes them; wrong names are refused first."""
+    """The columns of a file that are needed, and their roles as `learn` takes them; wrong names are refused first.
+
+    Columns of `also` have a use besides, and no role.
+    """
     with held():
         from gbpl.tables.read import open_batches, read_table
         from gbpl.tables.roles import Roles
@@ -113,9 +117,9 @@ def read_by_roles(
     roles["propensity"] = parse.propensity(propensity or (), columns)
     named = Roles(**roles).resolved(columns, data.name)
     named.check(columns, data.name)
-    needed = None if not named.exclude else [name for name in columns if name not in named.exclude]
+    needed = None if not named.exclude else [name for name in columns if name in also or name not in named.exclude]
     if named.features is not None:
-        needed = [*named.used(), *named.features]
+        needed = [*named.used(), *named.features, *(name for name in also if name in columns)]
     roles |= {"features": named.features, "exclude": ()}  # what is left out is not read
     with stderr().status("reading the table"):
         return read_table(data, columns=needed, encoding=encoding, delimiter=delimiter), roles

@@ -68,7 +68,9 @@ def curve_of_policy(
     return curve_of_training(training, gain, known, spent=spent, default=number, order=order, everyone=everyone)
 
 
-def within(policy: Any, X: Any, budget: float, *, cost: Any, default: Any, draws: int | None, seed: int) -> WithinBudget:
+def within(
+    policy: Any, X: Any, budget: float, *, cost: Any, default: Any, draws: int | None, seed: int
+) -> WithinBudget:
     """Who gets what of a total budget by the policy's expected gains, and by every draw of its posterior."""
     actions = policy.actions_
     number = _default_number(actions.tolist(), default)
@@ -79,9 +81,7 @@ def within(policy: Any, X: Any, budget: float, *, cost: Any, default: Any, draws
         drawn = np.concatenate([part for _, part in posterior.effects(X, draws=draws, seed=seed)], axis=1)
     table = budget_cost(cost, actions, len(gain), number)
     found = budget_rule(gain, cost=table, budget=budget, default=number, draws=drawn)
-    return found._replace(
-        decisions=replace(found.decisions, action=actions[found.decisions.action], actions=actions)
-    )
+    return found._replace(decisions=replace(found.decisions, action=actions[found.decisions.action], actions=actions))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -191,6 +191,18 @@ class BudgetCurve(Curve):
             replace(more, what="marginal gain"), dict(zip(self.actions, shares, strict=True)),
         )  # fmt: skip
 
+    def apart(self, rows: int) -> BudgetCurve:
+        """The same curve at points between which at least so many rows change what they have: no few are told."""
+        kept = [0]
+        for point, changed in enumerate(self.changed.tolist()):
+            if changed - self.changed[kept[-1]] >= rows:
+                kept.append(point)
+        if len(kept) > 1:
+            kept[-1] = len(self.spend) - 1
+        parts = {name: getattr(self, name)[kept] for name in ("spend", "price", "shares", "slope", "changed")}
+        extra = None if self.extra is None else self.extra[np.ix_(kept, kept)]
+        return replace(self, influence=self.influence[:, kept], extra=extra, **parts)
+
     def compare(self, other: Curve) -> Curve:
         """The difference to another curve of the same rows, such as that of another order: `self - other`."""
         return self - other
