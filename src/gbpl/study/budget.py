@@ -97,8 +97,8 @@ class BudgetTerms:
 
     def limits(self) -> dict[int, float]:
         """Shares of rows that could get each action by lot, where not all of them could."""
-        shares = self.per_row / np.maximum(self.cost, TINY)
-        return {number: float(share) for number, share in enumerate(shares) if number != self.default and share < 1.0}
+        costs = enumerate(self.cost.tolist())
+        return {number: self.per_row / cost for number, cost in costs if number != self.default and cost > self.per_row}
 
     # -- deciding -----------------------------------------------------------------------------------------
 

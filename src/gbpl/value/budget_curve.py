@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["budget_curve"]
 
 POINTS = 101
+LEAST = 0.01  # of the mean, the least that an action is taken to cost where costs are estimated
 FEW = 30.0  # rows, counted by their part in a variance, from which it is taken from themselves
 
 
@@ -41,6 +42,7 @@ def budget_curve(
     """
     rows, count = gain.shape
     known = cost if spent is None else spent
+    cost = cost if spent is None else _above(cost - cost[:, [default]], default)
     scored, paid = scores - scores[:, [default]], known - known[:, [default]]
     folds = [np.arange(rows)] if folds is None else folds
     part = np.ones(rows) if weights is None else weights
@@ -72,6 +74,13 @@ def budget_curve(
         actions=tuple(range(count) if actions is None else actions),
     )  # fmt: skip
     return curve, paths
+
+
+def _above(cost: Float[np.ndarray, "row action"], default: int) -> Float[np.ndarray, "row action"]:
+    """Estimated costs over the default action, which an estimate puts at zero or below for some rows, above it."""
+    others = np.arange(cost.shape[1]) != default
+    least = LEAST * float(np.abs(cost[:, others]).mean())
+    return np.where(others, np.maximum(cost, least), 0.0)
 
 
 def _slope(
