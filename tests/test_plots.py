@@ -22,6 +22,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from gbpl import OverlapReport, plots
 from gbpl.decisions.reliability import Reliability
 from gbpl.plots import (
+    plot_budget,
     plot_by_group,
     plot_coverage,
     plot_disagreement,
@@ -39,6 +40,7 @@ from gbpl.plots import (
     plot_welfare,
     plot_zeta_path,
 )
+from gbpl.value.budget_curve import budget_curve
 from gbpl.value.by_group import group_table
 from gbpl.value.estimate import Value
 from gbpl.value.front import Front, FrontPoint
@@ -60,6 +62,8 @@ PATH = SimpleNamespace(
     weight=np.array([0.0, 0.75, 0.25]),
     correction=np.ones(3),
 )
+GAINS = np.column_stack([np.zeros(90), RNG.normal(size=(90, 2))])
+SPENDING = budget_curve(GAINS, np.tile([0.0, 0.5, 1.0], (90, 1)), GAINS + 0.5)[0]
 CHOICE = SimpleNamespace(
     grid=np.array([0.5, 1.0, 2.0]), curve=np.array([0.97, 0.92, 0.8]), eta=1.2, nominal=0.9, what="coverage"
 )
@@ -113,6 +117,7 @@ PLOTS: dict[str, Callable[..., Axes]] = {
     "reliability": lambda **k: plot_reliability(SURE, **k),
     "sensitivity": lambda **k: plot_sensitivity(HIDDEN, **k),
     "front": lambda **k: plot_front(CHOSEN, **k),
+    "budget": lambda **k: plot_budget(SPENDING, budget=0.1, **k),
 }
 
 
@@ -201,6 +206,18 @@ def test_front_shows_changes_bands_bound_and_choice() -> None:
     assert "chosen" not in [text.get_text() for text in plot_front(FRONT).get_legend().get_texts()]
     with pytest.raises(ValueError, match="drawn of two outcomes, got 1"):
         plot_front(replace(FRONT, outcomes=("spend",)))
+
+
+def test_a_budget_curve_is_drawn_with_its_band_and_another_beside_it():
+    ax = plot_budget(SPENDING, beside=SPENDING - SPENDING, budget=0.1, level=0.8)
+    curve, beside, mark = ax.lines[:3]
+    assert_allclose(curve.get_ydata(), SPENDING.gain)
+    assert_allclose(beside.get_ydata(), 0.0, atol=1e-12)
+    assert_allclose(mark.get_xdata(), 0.1)
+    band = next(one for one in ax.collections if isinstance(one, PolyCollection))
+    low, high = SPENDING.bands(0.8).T
+    corners = band.get_paths()[0].vertices[:, 1]
+    assert_allclose([corners.min(), corners.max()], [low.min(), high.max()])
 
 
 def test_every_plot_is_a_name_of_the_package() -> None:

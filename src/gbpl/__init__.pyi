@@ -32,6 +32,7 @@ from .nuisance.off_policy import policy_value as policy_value
 from .study.compare import compare_policies as compare_policies
 from .study.compare import evaluate_policy as evaluate_policy
 from .value.by_group import GroupTable as GroupTable
+from .value.curve import BudgetCurve as BudgetCurve
 from .value.estimate import Value as Value
 from .value.overlap import OverlapReport as OverlapReport
 from .value.sensitivity import Sensitivity as Sensitivity
@@ -40,6 +41,7 @@ from .value.welfare import welfare as welfare
 
 # Decide
 from .decisions.assess import assess as assess
+from .decisions.budget import budget_rule as budget_rule
 from .decisions.capacity import capacity_rule as capacity_rule
 from .decisions.decisions import Decisions as Decisions
 from .decisions.rules import defer_rule as defer_rule

@@ -163,6 +163,25 @@ def test_fit_with_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert answer["certificate"] is None
 
 
+def test_fit_within_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Amounts by action or a column of what was spent; the decisions that are written keep to it."""
+    paid = np.where(np.array(TRIAL["arm"]) == "treat", 3.0, 0.0)
+    write(tmp_path / "paid.csv", TRIAL | {"paid": paid})
+    asked = ("fit", tmp_path / "paid.csv", *ROLES, "--features", "age", "sex", "--budget", "90")
+    for cost in ("treat=3", "paid"):
+        done = run(capsys, *asked, "--budget-cost", cost, "-o", tmp_path / "r", "--json")
+        assert done.code == 0, done.err
+        found = json.loads(done.out)["budget"]
+        assert (found["asked"], found["cost"]) == (90.0, [0.0, 3.0])
+        decided = read(tmp_path / "r" / "decisions.csv")["action"].to_pylist()
+        assert 3 * decided.count("treat") <= 90 * len(decided) / found["rows"] + 3
+    said = run(capsys, *asked, "--budget-cost", "treat=3", "-o", tmp_path / "r")
+    assert "Of a budget of 90" in " ".join(said.out.split())
+    refused = run(capsys, *asked[:-2], "--budget-cost", "treat=3", "-o", tmp_path / "r")
+    assert refused.code != 0
+    assert "give budget too" in " ".join(refused.err.split())
+
+
 def test_fit_for_hidden_confounding(
     fitted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

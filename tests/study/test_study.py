@@ -27,7 +27,7 @@ from gbpl.value.dependence import DRAWS
 N = 240
 KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "unit", "welfare", "alternatives", "bands",
-    "moments", "who", "tree", "disagreement", "review", "reviewed", "overlap", "sensitivity", "zeta_path",
+    "moments", "who", "tree", "disagreement", "review", "reviewed", "budget", "overlap", "sensitivity", "zeta_path",
     "calibration", "certificate",
     "settings", "versions", "seconds", "check", "warnings", "by_group", "small_rule", "advice",
 ]  # fmt: skip

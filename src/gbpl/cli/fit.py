@@ -119,6 +119,21 @@ def fit(
             metavar="ACTION=SHARE...", help="Largest share of rows that can get the action.", rich_help_panel=GIVEN
         ),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="AMOUNT", help="Spend at most this in all, on those for whom it gains most.", rich_help_panel=GIVEN
+        ),
+    ] = None,
+    budget_cost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ACTION=AMOUNT...",
+            help="What the action takes from the budget, in the budget's unit; or the column of what was spent on each "
+            "row; 1 for all but the default if not given.",
+            rich_help_panel=GIVEN,
+        ),
+    ] = None,
     default: Annotated[
         str | None,
         typer.Option(
@@ -254,6 +269,7 @@ def fit(
     check_models(models)
     asked = parse.small_rule(rule, rule_without or (), rule_monotone or (), rule_leaves)
     costs, limits = parse.by_action("--cost", cost or ()), parse.by_action("--capacity", capacity or ())
+    paid = parse.amounts_or_column("--budget-cost", budget_cost or ())
     if not 1.0 <= confounding < float("inf"):
         raise ValueError(f"--confounding must be a finite number >= 1, got {confounding:g}; 1 is none, try 1.5")
     if confounding > 1.0 and outcomes:
@@ -276,18 +292,19 @@ def fit(
         stage("reading")
         table, roles = read_by_roles(
             data, outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
-            controls=controls, weight=weight, group=group, propensity=propensity, also=groups.by, encoding=encoding,
-            delimiter=delimiter, beside=[name for name in (*guards, *weights) if name != outcome],
+            controls=controls, weight=weight, group=group, propensity=propensity, encoding=encoding,
+            delimiter=delimiter, also=[*groups.by, *([paid] if isinstance(paid, str) else [])],
+            beside=[name for name in (*guards, *weights) if name != outcome],
         )  # fmt: skip
         with held():
             from gbpl.study.study import learn
         with warnings_shown(as_json):
             study = learn(
-                table, **roles, cost=costs, capacity=limits, default=default, defer=defer, review=review,
-                outcome_range=outcome_range, certify=certify, title=title, unit=unit, per=per, population=population,
-                seed=seed, source=parse.text_of(data.name), check=check, small_rule=asked,
-                smallest_group=smallest_group, guard=guards, outcome_weights=weights, against=guard_against,
-                by=by or (), share_gap=gaps[0], gain_gap=gaps[1],
+                table, **roles, cost=costs, capacity=limits, budget=budget, budget_cost=paid, default=default,
+                defer=defer, review=review, outcome_range=outcome_range, certify=certify, title=title, unit=unit,
+                per=per, population=population, seed=seed, source=parse.text_of(data.name), check=check,
+                small_rule=asked, smallest_group=smallest_group, guard=guards, outcome_weights=weights,
+                against=guard_against, by=by or (), share_gap=gaps[0], gain_gap=gaps[1],
                 **estimator_of(models, seed, confounding, keep_outliers),
             )  # fmt: skip
         stage("writing")

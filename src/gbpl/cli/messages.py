@@ -15,7 +15,7 @@ from gbpl.cli.groups import print_groups
 from gbpl.cli.several import print_several
 from gbpl.decisions.decisions import NOBODY
 from gbpl.report.confounding import confounding_words
-from gbpl.report.numbers import chance, interval, number, percent
+from gbpl.report.numbers import amount, chance, count, interval, number, percent
 from gbpl.report.reading import LEVEL, read
 from gbpl.report.reading import Study as Reading
 from gbpl.report.sections import decision
@@ -62,6 +62,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "overlap": None if summary["overlap"] is None
         else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
         "sensitivity": reading.summary["sensitivity"],
+        "budget": summary["budget"] and {part: summary["budget"][part] for part in ("asked", "rows", "cost", "at")},
         "certificate": summary["certificate"],
         "small_rule": summary["small_rule"],
         "check": summary["check"],
@@ -95,6 +96,8 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
     for sentence in (sentences["given"], sentences["limited"], sentences["worth"], verdict):
         if sentence is not None:
             console.say(verbatim(sentence))
+    for sentence in _budget_words(reading):
+        console.say(verbatim(sentence))
     _close_calls(console, study, reading)
     console.print()
     if summary["several"] is not None:
@@ -111,6 +114,23 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
         width = max(len(str(path)) for path in files.values())
         for name, path in files.items():
             console.print(f"  {verbatim(f'{path!s:<{width}}')}  [dim]{name}[/]", soft_wrap=True)
+
+
+def _budget_words(reading: Reading) -> list[str]:
+    """What the asked budget brings, and what more of it would."""
+    spending = reading.summary.get("budget")
+    if spending is None:
+        return []
+    at, rows = spending["at"], spending["rows"]
+    gain, low, high = (amount(at[name] * rows, None, reading.unit.sign) for name in ("gain", "low", "high"))
+    first = (
+        f"Of a budget of {number(spending['asked'])} for {count(rows)} rows, {number(at['spend'] * rows)} is spent. It "
+        f"gains {gain} in all over the default ({percent(spending['level'])} interval {low} to {high})."
+    )
+    if at["price"] <= 0.0:
+        return [first, "More money would not help: everybody who is expected to gain is in."]
+    more, error = number(at["marginal"]), number(at["marginal_se"])
+    return [first, f"Another unit of budget would bring about {more} (standard error {error})."]
 
 
 def _close_calls(console: Screen, study: Study, reading: Reading) -> None:

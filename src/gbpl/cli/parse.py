@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["by_action", "check_settings", "number", "propensity", "small_rule", "text_of"]
+__all__ = ["amounts_or_column", "by_action", "check_settings", "number", "propensity", "small_rule", "text_of"]
 
 LARGEST_SEED = 2**32 - 1  # numpy's and scikit-learn's
 
@@ -32,6 +32,13 @@ def by_action(option: str, given: Sequence[str], what: str = "ACTION", example: 
             raise ValueError(f"{option} names {label!r} twice; name it once")
         numbers[label] = value
     return numbers
+
+
+def amounts_or_column(option: str, given: Sequence[str]) -> dict[str, float] | str | None:
+    """ACTION=NUMBER, several of them, or the name of one column; None for nothing."""
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    return by_action(option, given) or None
 
 
 def propensity(given: Sequence[str], columns: Sequence[str]) -> str | float | dict[str, float] | None:

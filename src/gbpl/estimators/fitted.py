@@ -13,11 +13,13 @@ from gbpl.certificates.certificate import DRAWS, Certificate, CertificateSetting
 from gbpl.certificates.certify import cross_fitted_certificate, fresh_certificate, held_out_certificate
 from gbpl.certificates.theorem import RiskBound, risk_bound
 from gbpl.checks.finding import CheckReport
+from gbpl.decisions.budget import WithinBudget
 from gbpl.decisions.decisions import Rule
 from gbpl.decisions.gain import GainInterval, GainSlope
 from gbpl.decisions.reliability import Reliability, reliability
 from gbpl.decisions.rule_settings import RuleSettings
 from gbpl.estimators.base import Policy
+from gbpl.estimators.budget import curve_of_policy, within
 from gbpl.estimators.check import check_training
 from gbpl.estimators.groups import training_table
 from gbpl.estimators.small_rule import SmallRuleFit, columns_of, fit_small_rule
@@ -37,6 +39,7 @@ from gbpl.surrogates import Surrogate
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.parts import SMALLEST_GROUP, check_smallest_group
 from gbpl.value.by_group import GroupTable
+from gbpl.value.curve import BudgetCurve
 from gbpl.value.estimate import Value, check_estimator_name, needs_outcome_model
 from gbpl.value.gains import Gains, gains_over
 from gbpl.value.sensitivity import GAMMAS, Sensitivity
@@ -374,6 +377,34 @@ class FittedPolicy(Policy):
             error *= np.sqrt(value.freedom / np.random.default_rng([seed, 4]).chisquare(value.freedom, draws))
         what = "population welfare" if baseline is None else "gain in population welfare"
         return Draws(value.estimate + value.se * error, f"{what} of the {rule} policy")
+
+    def budget_curve(
+        self, *, cost: Any = None, cost_outcome: Any = None, default: Any = None, order: Any = None,
+        everyone: bool = False,
+    ) -> BudgetCurve:  # fmt: skip
+        """Gain over the `default` action against what is spent, per row, from rows that nothing of the policy saw.
+
+        `cost` is what each action takes from the budget, in a unit of its own: a mapping, one number per action, or a
+        table; 1 for every action but the default one if None, so that the spend is the share treated. `cost_outcome`
+        has instead what was spent on each row of the fit, of which the mean by action is estimated. `order` is another
+        order to compare with: `"lot"`, which knows no features, or expected gains, one row per row. With `everyone`
+        the curve goes on where nothing is gained (docs/budget.md).
+        """
+        training = self._committee_training("budget_curve", "dr")
+        return curve_of_policy(
+            self, training, cost=cost, cost_outcome=cost_outcome, default=default, order=order, everyone=everyone
+        )
+
+    def within_budget(
+        self, X: Any, budget: float, *, cost: Any = None, default: Any = None, draws: int | None = None, seed: int = 0
+    ) -> WithinBudget:
+        """Who of these rows gets what of a total `budget`, the price of the last place, and what is spent.
+
+        `cost` is as in `budget_curve`, for these rows. `decisions.inclusion` is the posterior probability that a row
+        is in: the share of draws by which it gets another action than the default one, each within the same budget.
+        """
+        check_is_fitted(self)
+        return within(self, X, budget, cost=cost, default=default, draws=draws, seed=seed)
 
     def summary(self) -> PolicySummary:
         """The policy on one page, as text, in a notebook, or with `to_latex`: rows, clusters, seeds, values, gains.

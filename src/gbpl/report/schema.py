@@ -72,6 +72,16 @@ SCHEMA: dict[str, Any] = {
         "curve": [dict.fromkeys(("level", "share", "welfare", "se"), NUMBER)],
     },
     "review": [{"feature": TEXT, "kind": TEXT, **dict.fromkeys(("kept", "deferred", "difference"), NUMBER)}],
+    "budget": {
+        **dict.fromkeys(("asked", "level"), NUMBER), "rows": WHOLE, "cost_column": TEXT, "shares": [NUMBERS],
+        **dict.fromkeys(("cost", "spend", "gain", "se", "low", "high", "lot", "price"), NUMBERS),
+        "at": {
+            **dict.fromkeys(("spend", "gain", "se", "low", "high", "price", "marginal", "marginal_se"), NUMBER),
+            "shares": NUMBERS,
+        },
+        **dict.fromkeys(("area", "over_lot"), dict.fromkeys(("estimate", "se", "low", "high"), NUMBER)),
+        "inclusion": {"edges": NUMBERS, "counts": [WHOLE]},
+    },
     "overlap": {
         "actions": [ANY], "counts": [WHOLE], "reasons": TEXTS, "weak": FLAG, "estimated": FLAG,
         **dict.fromkeys(("clip", "clipped_fraction", "effective_size", "quantile_99", "largest"), NUMBER),

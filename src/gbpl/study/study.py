@@ -30,6 +30,7 @@ from gbpl.runtime.json import plain
 from gbpl.runtime.keywords import answer_keywords
 from gbpl.runtime.progress import stage
 from gbpl.runtime.warn import collected
+from gbpl.study.budget import BudgetTerms, spend_column
 from gbpl.study.explained import explained
 from gbpl.study.groups import AskedGroups, BoundedRule, bounded_rule, group_of, groups_summary
 from gbpl.study.options import Terms, Wording, certified_range, check_folds, checked_estimator, split_rows
@@ -37,7 +38,7 @@ from gbpl.study.several import study_aims
 from gbpl.study.small_rule import check_rule_text, checked_rule, rule_summary
 from gbpl.study.summary import StudyParts, summarize
 from gbpl.tables.encoder import Encoder
-from gbpl.tables.frames import column_names, rows_of
+from gbpl.tables.frames import TableError, column_names, rows_of
 from gbpl.tables.parts import SMALLEST_GROUP, check_smallest_group
 from gbpl.tables.roles import Roles
 from gbpl.value.welfare import deterministic
@@ -78,20 +79,32 @@ class Study:
 
 
 def _ruled(
-    policy: GBPLNet, frozen: SavedPolicy, data: TableFeedback, terms: Terms, notes: list[str]
+    policy: GBPLNet,
+    frozen: SavedPolicy,
+    data: TableFeedback,
+    terms: Terms,
+    spending: BudgetTerms | None,
+    notes: list[str],
 ) -> tuple[Rule, Int[np.ndarray, " row"]]:
-    """The rule, and what it decides for each held-out row; both within the capacities, each at its own prices."""
+    """The rule, and what it decides for each held-out row; both within the limits, each at its own prices."""
     default = data.labels.index(terms.default)
     rule = Rule(default, terms.defer)
     held = policy.training("learn again").held_out
     slope = policy.gain_slope_
     assert slope is not None
     decided = deterministic(held.deviation)
-    if not terms.capacity:
+    if not terms.capacity and spending is None:
         return rule, decided
     limits = {data.labels.index(label): share for label, share in terms.capacity.items()}
     # Of the whole table, as `decide` will see it: the same rows in the same blocks are added up in the same order.
     inside = frozen.with_study(rule=rule, encoder=None, summary=None).expected_gain(data.features)[data.kept]
+    if spending is not None:
+        rule, price = spending.rule(inside, data.feedback.weights, terms.defer)
+        if slope.slope == 0.0:
+            notes.append("the data do not bear out who gains most, so nobody gets an action that takes from the budget")
+        elif price == 0.0:
+            notes.append("the budget is enough for everybody who gains, so it changes no decision")
+        return rule, spending.held_out(policy, decided, terms.default)
     free = deterministic(frozen.predict_proba(data.features)[data.kept])
     prices = _prices(inside, free, slope.slope, limits, default)
     if slope.slope == 0.0 and prices.any():
@@ -131,6 +144,8 @@ def learn(
     propensity: str | float | Mapping[Any, float] | None = None,
     cost: Mapping[Any, float] | None = None,
     capacity: Mapping[Any, float] | None = None,
+    budget: float | None = None,
+    budget_cost: Mapping[Any, float] | str | None = None,
     weight: str | None = None,
     group: str | None = None,
     default: Any = None,
@@ -161,12 +176,15 @@ def learn(
     `tables.roles.Roles`: features may be patterns ("age*", "!visit*"), and `exclude` leaves columns out. Columns that
     look as if measured after the action, wrong propensities and other faults are warned of before anything is fitted
     (docs/check.md). `cost` is what each action costs in outcome units, `capacity` the largest share of people who can
-    get an action; `default` is what people get otherwise (the first label if None). A person should decide the
-    `review` rows where a look is worth most (`SavedPolicy.review_value`), or those with a disagreement above `defer`;
-    without either, none. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not changed. With `check` the
-    result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and the report. With a
-    `small_rule`, such as "tree:2" or a mapping of the arguments of `GBPLNet.small_rule`, one is learned beside the
-    policy, with its price. Nothing that is saved or reported tells groups of fewer rows than `smallest_group` apart.
+    get an action; `default` is what people get otherwise (the first label if None). A total `budget`, for the rows of
+    the table or the `population`, limits what is spent: `budget_cost` is what each action takes from it, in a unit of
+    its own, or the column of what was spent on each row; 1 for all but the default if None (docs/budget.md). A person
+    should decide the `review` rows where a look is worth most (`SavedPolicy.review_value`), or those with a
+    disagreement above `defer`; without either, none. `estimator` replaces `GBPL(random_state=seed)`; it is copied, not
+    changed. With `check` the result is put to the tests of `GBPLNet.check`, whose verdicts are then in the summary and
+    the report. With a `small_rule`, such as "tree:2" or a mapping of the arguments of `GBPLNet.small_rule`, one is
+    learned beside the policy, with its price. Nothing that is saved or reported tells groups of fewer rows than
+    `smallest_group` apart.
 
     The report has a `title`, and says amounts in a `unit` ("$", "visits") `per` row or what a row is ("customer"), with
     totals for a `population` (the rows of the table if None).
@@ -200,7 +218,7 @@ def learn(
         outcome, guard, outcome_weights, against, policy,
         without={
             "capacity": capacity, "certify": certify, "outcome_range": outcome_range, "check": check,
-            "share_gap": share_gap, "gain_gap": gain_gap,
+            "share_gap": share_gap, "gain_gap": gain_gap, "budget": budget is not None,
         },
     )  # fmt: skip
     roles = Roles(
@@ -212,16 +230,20 @@ def learn(
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     asked.check(column_names(frame), roles, source)
+    paid = spend_column(budget, budget_cost, capacity, column_names(frame), source)
+    if budget is not None and asked.column is not None:
+        raise TableError("budget and a bound between groups cannot be kept together yet; give one of them")
     check_rows(rows_of(frame), rows_of(frame))
     held: Any = None
     if certify or outcome_range is not None:
         frame, held = split_rows(frame, roles.group, certify, seed)
-    encoder, notes = Encoder.fit(frame, roles.features, exclude=[*roles.used(), *roles.exclude])
+    encoder, notes = Encoder.fit(frame, roles.features, exclude=[*roles.used(), *roles.exclude, *paid])
     data = read_table(frame, roles, encoder, what=source)
     if aims is not None:
         data, beside = read_beside(frame, data, aims.outcomes[1:])
     terms = Terms.of(data, cost, capacity, default, defer, review)
     wanted_rule = checked_rule(wanted_rule, encoder, data, terms, seed, smallest)
+    spending = BudgetTerms.of(data, frame, budget, budget_cost, terms.default, population)
     settings: CertificateSettings | None = None
     if held is not None:
         others = read_table(held, roles, encoder, what=source, actions=data.labels)
@@ -247,7 +269,7 @@ def learn(
             notes += several.left_out
     policy.encoder_ = encoder
     frozen = policy.frozen(smallest_group=smallest)
-    rule, decided = _ruled(policy, frozen, data, terms, notes)
+    rule, decided = _ruled(policy, frozen, data, terms, spending, notes)
     bound: BoundedRule | None = None
     if asked.column is not None:
         bound = bounded_rule(policy, frozen, data, frame, rule, decided, asked, smallest, notes)
@@ -267,7 +289,7 @@ def learn(
         policy=policy, data=data, roles=roles, encoder=encoder, frame=frame, rule=rule, decided=decided,
         decisions=decisions, cost=terms.cost, capacity=terms.capacity, review=terms.review, wording=wording,
         source=source, notes=notes, certificate=certificate, seconds=time.perf_counter() - started,
-        smallest_group=smallest, allowed=None if several is None else several.allowed,
+        smallest_group=smallest, allowed=None if several is None else several.allowed, spending=spending,
     )  # fmt: skip
     stage("summary")
     summary = summarize(parts) | {"check": None, "warnings": [one.to_dict() for one in suspicions]}

@@ -21,6 +21,7 @@ from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.read import TableFeedback
 from gbpl.runtime.json import plain
+from gbpl.study.budget import BudgetTerms
 from gbpl.study.imitation import imitation
 from gbpl.study.numbers import PROBABILITIES, StudyNumbers
 from gbpl.study.options import Wording
@@ -63,6 +64,7 @@ class StudyParts:
     seconds: float
     smallest_group: int = SMALLEST_GROUP
     allowed: Sequence[int] | None = None
+    spending: BudgetTerms | None = None
 
 
 def summarize(parts: StudyParts) -> dict[str, Any]:
@@ -71,6 +73,8 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
     smallest = parts.smallest_group
     place = {label: number for number, label in enumerate(data.labels)}
     limits = {place[label]: share for label, share in parts.capacity.items()}
+    if parts.spending is not None:
+        limits = parts.spending.limits()
     numbers = StudyNumbers(policy, parts.decided, rule.default, limits, smallest, parts.allowed)
     given = np.fromiter(map(place.__getitem__, parts.decisions.action.tolist()), np.int64, len(data.feedback))
     split = parts.decisions.disagreement
@@ -95,6 +99,7 @@ def summarize(parts: StudyParts) -> dict[str, Any]:
         "disagreement": numbers.disagreement(split, given, rule.defer),
         "review": review(data.feedback.x, parts.encoder, deferred, smallest),
         "reviewed": _reviewed(parts),
+        "budget": _budget(parts),
         "overlap": policy.overlap_.to_dict() if hasattr(policy, "overlap_") else None,
         "sensitivity": _sensitivity(parts, numbers),
         "zeta_path": policy.zeta_path_.to_dict(),
@@ -119,6 +124,13 @@ def _reviewed(parts: StudyParts) -> dict[str, Any] | None:
     if parts.review is None or value is None or deferred is None:
         return None
     return {"asked": parts.review, "rows": int(deferred.sum()), "value": float(value[deferred].sum())}
+
+
+def _budget(parts: StudyParts) -> dict[str, Any] | None:
+    if parts.spending is None:
+        return None
+    label, x = parts.data.labels[parts.rule.default], parts.data.feedback.x
+    return parts.spending.summary(parts.policy, label, x, parts.smallest_group)
 
 
 def _versions() -> dict[str, str]:
@@ -191,7 +203,7 @@ def _sensitivity(parts: StudyParts, numbers: StudyNumbers) -> dict[str, Any] | N
     known = training.nuisances
     if known is None or not known.estimated or known.outcome_mean is None:
         return None
-    within = numbers.table if parts.capacity or parts.rule.groups is not None else None
+    within = numbers.table if numbers.limits or parts.rule.groups is not None else None
     options = [option for option in numbers.options if option.action not in numbers.limits]
     against = []
     for option in options:
@@ -202,7 +214,7 @@ def _sensitivity(parts: StudyParts, numbers: StudyNumbers) -> dict[str, Any] | N
         entry = {"gain": found.gain_lower[0].estimate, "breakdown": found.breakdown}
         against.append({"label": option.label, **entry, "breakdown_limit": found.breakdown_limit})
     baseline = None
-    if parts.capacity or parts.allowed is not None:
+    if numbers.limits or parts.allowed is not None:
         values = {o.action: o.value.estimate for o in options if o.action is not None}
         baseline = parts.data.labels[max(values, key=lambda action: values[action])]
     return training.sensitivity(baseline, STUDY_GAMMAS, SENSITIVITY_LEVEL, within).to_dict() | {"against": against}

@@ -19,7 +19,7 @@ from gbpl.value.estimate import Value, value_covariance
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["Gains", "gains_over"]
+__all__ = ["Gains", "gains_over", "largest_error"]
 
 DRAWS = 20_000
 
@@ -46,18 +46,8 @@ class Gains:
         return np.array([value.se for value in self.values])
 
     @cached_property
-    def _noise(self) -> Float[np.ndarray, "draw alternative"]:
-        values, vectors = np.linalg.eigh(value_covariance(self.values))
-        rng = np.random.default_rng(0)
-        noise = rng.standard_normal((DRAWS, len(values))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
-        freedom = self.values[0].freedom
-        return noise if np.isinf(freedom) else noise * np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
-
-    @cached_property
     def _largest(self) -> Float[np.ndarray, " draw"]:
-        """max_a |z_a| / se_a of every draw."""
-        ses = self.ses
-        return np.max(np.abs(self._noise[:, ses > 0.0]) / ses[ses > 0.0], axis=1, initial=0.0)
+        return largest_error(value_covariance(self.values), self.values[0].freedom)
 
     def intervals(self, level: float = 0.95) -> Float[np.ndarray, "alternative 2"]:
         """Intervals one by one, each of which contains its gain with probability `level`."""
@@ -108,6 +98,16 @@ class Gains:
         return "\n".join([*lines, f"chance that it is better than all of these: {self.chance:.1%}"])
 
     __repr__ = __str__
+
+
+def largest_error(covariance: Float[np.ndarray, "value value"], freedom: float) -> Float[np.ndarray, " draw"]:
+    """Draws of max_a |z_a| / se_a for z ~ N(0, C), or Student's t: how far bands for all together must reach."""
+    values, vectors = np.linalg.eigh(covariance)
+    rng, ses = np.random.default_rng(0), np.sqrt(np.diag(covariance))
+    noise = rng.standard_normal((DRAWS, len(values))) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+    if not np.isinf(freedom):
+        noise *= np.sqrt(freedom / rng.chisquare(freedom, (DRAWS, 1)))
+    return np.max(np.abs(noise[:, ses > 0.0]) / ses[ses > 0.0], axis=1, initial=0.0)
 
 
 def gains_over(value: Value, labels: Sequence[str], alternatives: Sequence[Value]) -> Gains:

@@ -39,8 +39,8 @@ def subject(policy: Any, asked: str) -> Rules | NumpyPolicy:
         )
     if policy.rule.groups is not None:
         raise ValueError(
-            f"the rule of this policy has prices by {policy.rule.groups.column!r}, which {asked} does not write; decide "
-            "with gbpl, or learn without a bound between groups"
+            f"the rule of this policy has prices by {policy.rule.groups.column!r}, which {asked} does not write; "
+            "decide with gbpl, or learn without a bound between groups"
         )
     return policy
 
