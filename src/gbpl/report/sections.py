@@ -34,29 +34,19 @@ def decision(study: Study) -> dict[str, Any]:
     return {
         "advice": advice(study),
         "cautions": words.cautions(study.summary),
-        "usual": _over_default(study),
         "given": words.given(study.actions, study.names),
         "limited": words.limited(study.actions, study.names),
         "worth": Sentence(words.PATTERNS[pattern], values),
         "numbers": values,
         "verdict": Sentence(words.PATTERNS[key], gain),
         "verdict_gain": Sentence(words.PATTERNS[f"{key}_gain"], gain),
+        "verdict_short": Sentence(words.PATTERNS[f"short_{key}"], gain),
         "gain": gain,
         "key": key,
         "badge": badge,
         "compared": study.best is not None,
         "share_bar": _share_bar(study),
     }
-
-
-def _over_default(study: Study) -> dict[str, str] | None:
-    """The policy's gain over the default action, per row and in all."""
-    place = study.default_place
-    gain = None if place is None else study.alternatives[place].get("gain")
-    if place is None or gain is None:
-        return None
-    ends = span(study.gain_interval(place), study.places, study.unit.sign)
-    return ends | {"gain": study.money(gain, signed=True), "total": study.total(gain).removeprefix(", ")}
 
 
 def _verdict(study: Study) -> tuple[str, str, dict[str, str]]:
