@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.report import EXAMPLES, HOSTILE, PROBABILITIES, three_actions, tiny, two_actions
+from support.report import HOSTILE, PROBABILITIES, three_actions, tiny, two_actions
+from support.report_parts import EXAMPLES
 
 from gbpl.report import numbers, render, svg, words
 from gbpl.report.intervals import density_curve
@@ -97,8 +98,14 @@ def test_page_is_whole_and_stands_alone(pages: dict[str, str], name: str) -> Non
 def test_every_section_says_something(pages: dict[str, str], name: str) -> None:
     html = pages[name]
     logged = ((EXAMPLES[name]().get("data") or {}).get("feedback")) == "logged"
+    asked = {"small_rule": "rule", "by_group": "groups"}
+    parts = {asked.get(key, key) for key, value in EXAMPLES[name]().items() if value}
     wanted = [
-        *SECTIONS[:7],
+        "decision",
+        *(section for section in ("budget", "several") if section in parts),
+        *SECTIONS[1:4],
+        *(section for section in ("rule", "groups", "explained") if section in parts),
+        *SECTIONS[4:7],
         *(["overlap"] if logged else []),
         *(["confounding"] if EXAMPLES[name]().get("sensitivity") else []),
         *SECTIONS[7:],

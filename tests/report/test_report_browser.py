@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.report import EXAMPLES, HOSTILE, PROBABILITIES, ten_actions, three_actions, two_actions, watched
+from support.report import HOSTILE, PROBABILITIES, ten_actions, three_actions, two_actions, watched
+from support.report_parts import EXAMPLES
 
 from gbpl.report import numbers, render, render_watch
 from gbpl.report.advice import advice

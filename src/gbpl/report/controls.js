@@ -1,6 +1,7 @@
 // The controls: level of the intervals, threshold of deferral, costs. All text is written by textContent.
 const figures = JSON.parse(document.getElementById("figures").textContent);
-const state = { level: figures.level, costs: [...figures.costs], deferral: chosenEntry(figures.deferral?.level) };
+const extras = []; // of parts that are not always there: what to do at the start, at each change, and at a reset
+const state = { budget: null, level: figures.level, costs: [...figures.costs], deferral: chosenEntry(figures.deferral?.level) };
 
 function chosenEntry(level) {
   if (!figures.deferral) return null;
@@ -363,6 +364,7 @@ function redraw() {
   showAlternatives(now);
   showCharts(now);
   showDeferral();
+  extras.forEach((extra) => extra.show?.());
   showGroups();
   byId("level").setAttribute("aria-valuetext", level());
   byId("level-out").textContent = level();
@@ -411,6 +413,7 @@ function restore() {
   });
   showBadCosts();
   if (byId("defer")) byId("defer").value = state.deferral.level;
+  extras.forEach((extra) => extra.restore?.());
   return redraw();
 }
 
@@ -425,6 +428,7 @@ function start() {
     react(byId("defer"), (input) => { state.deferral = chosenEntry(Number(input.value)); });
     byId("defer-controls").hidden = false;
   }
+  extras.forEach((extra) => extra.start?.(react));
   byId("controls").hidden = !figures.quantiles && !document.querySelector("[data-reach], [data-se]");
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("reset").addEventListener("click", () => speak(restore()));
@@ -441,5 +445,3 @@ function start() {
   addEventListener("afterprint", () => opened.forEach((details) => { details.open = false; }));
   restore(); // a browser may have kept the controls of an earlier visit
 }
-
-start();

@@ -44,7 +44,7 @@ class Doubt:
 def doubts(study: Study) -> dict[str, Any]:
     """The list, worst first, and how many are of each kind, in words."""
     makers: tuple[Callable[[Study], Doubt | None], ...] = (
-        _data, _tests, _overlap, _hidden, _expected, _sure, _certified
+        _data, _tests, _overlap, _hidden, _expected, _sure, _guarded, _kept, _certified
     )  # fmt: skip
     made = [maker(study) for maker in makers]
     order = list(ORDER)
@@ -141,6 +141,34 @@ def _sure(study: Study) -> Doubt | None:
     inside, groups, key = found
     pattern = "Where the policy is sure it gains, as expected in {inside:b} of {groups} groups."
     return Doubt(key, "Sureness", Sentence(pattern, {"inside": count(inside), "groups": count(groups)}), "sureness")
+
+
+def _guarded(study: Study) -> Doubt | None:
+    """Guards on other outcomes: all shown to hold, or which not."""
+    guards = [guard for guard in (study.summary.get("several") or {}).get("guards") or [] if guard]
+    if not guards:
+        return None
+    broken = [str(guard.get("text")) for guard in guards if not guard.get("holds")]
+    if not broken:
+        return Doubt("passed", "Guards", Sentence(f"All {count(len(guards))} are shown to hold."), "several")
+    values = {f"g{i}": text for i, text in enumerate(broken[:3])}
+    listed = ", ".join(f"{{g{i}:name}}" for i in range(len(values)))
+    return Doubt("failed", "Guards", Sentence(f"Not shown to hold: {listed}.", values), "several")
+
+
+def _kept(study: Study) -> Doubt | None:
+    """The bound between groups, on rows that were not learned from."""
+    bound = (study.summary.get("by_group") or {}).get("bound") or {}
+    most, gap = bound.get("bound"), bound.get("held_out_gap")
+    if most is None or gap is None:
+        return None
+    values = {"column": str(bound.get("column"))}
+    if gap <= most:
+        return Doubt(
+            "passed", "Groups", Sentence("The bound between groups of {column:name} is kept.", values), "groups"
+        )
+    said = Sentence("On rows not learned from, groups of {column:name} differ by more than the bound.", values)
+    return Doubt("doubt", "Groups", said, "groups")
 
 
 def _certified(study: Study) -> Doubt | None:

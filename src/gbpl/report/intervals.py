@@ -44,6 +44,7 @@ class GainRow:
     high: float
     written: str
     best: bool
+    band: tuple[float, float] | None = None
 
 
 def density_curve(quantiles: Sequence[float]) -> Curve | None:
@@ -125,6 +126,11 @@ def forest_chart(
             text(row.written, "100%", y + 14.0, anchor="end", class_="value", data_written=row.number),
             # Beside the marks only: names and numbers are not crossed.
             segment(scale.across(0.0), y + 20.0, scale.across(0.0), y + 40.0, "zero", data_mark="zero"),
+            *(
+                [segment(scale.across(row.band[0]), y + 29.0, scale.across(row.band[1]), y + 29.0, "band")]
+                if row.band is not None
+                else []
+            ),
             segment(scale.across(row.low), y + 29.0, scale.across(row.high), y + 29.0, "reach", data_reach=row.number),
             tag(
                 "circle",

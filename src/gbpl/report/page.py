@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any
 from gbpl.report import appendix, confounding, sections
 from gbpl.report.advice import MOST, SHOWN, WANTED
 from gbpl.report.bars import definitions, swatch
+from gbpl.report.budget import budget
 from gbpl.report.check import check
 from gbpl.report.doubts import doubts
+from gbpl.report.explained import explained
 from gbpl.report.glance import glance
+from gbpl.report.groups import by_group
 from gbpl.report.numbers import count, number, percent
 from gbpl.report.reading import LEVEL, Study, read
+from gbpl.report.rule import small_rule
+from gbpl.report.several import several
 from gbpl.report.words import ADVISED, GLOSSARY, PATTERNS, TIPS, VERDICTS, rivals
 
 if TYPE_CHECKING:
@@ -26,15 +31,37 @@ if TYPE_CHECKING:
 __all__ = ["Verbatim", "document", "resource", "template"]
 
 SCRIPTS = ("numbers.js", "charts.js", "tables.js", "controls.js")
+EXTRAS = {"budget": "budget.js", "explained": "search.js"}  # scripts of parts that are not always there
 SECTIONS: tuple[Callable[[Study], Any], ...] = (
     sections.decision, glance, doubts, sections.welfare, sections.alternatives, sections.who, sections.disagreement,
-    appendix.overlap, confounding.confounding, appendix.zeta, appendix.calibration, check, appendix.certificate,
+    budget, several, small_rule, by_group, explained, appendix.overlap, confounding.confounding, appendix.zeta,
+    appendix.calibration, check, appendix.certificate,
     appendix.record,
 )  # fmt: skip
-OPTIONAL = ("overlap", "confounding")  # sections that are left out where the summary has nothing of them
+OPTIONAL = (
+    "budget",
+    "several",
+    "rule",
+    "groups",
+    "explained",
+    "overlap",
+    "confounding",
+)  # sections that are left out where the summary has nothing of them
 CONTENTS = (
-    ("The decision", (("decision", "What to do"), ("welfare", "What it is worth"), ("alternatives", "Alternatives"))),
-    ("For whom", (("who", "Who gets what"), ("disagreement", "Close calls"))),
+    (
+        "The decision",
+        (
+            ("decision", "What to do"), ("budget", "What a budget brings"), ("several", "Several outcomes"),
+            ("welfare", "What it is worth"), ("alternatives", "Alternatives"),
+        ),
+    ),
+    (
+        "For whom",
+        (
+            ("who", "Who gets what"), ("rule", "A small rule"), ("groups", "Group by group"),
+            ("explained", "One decision explained"), ("disagreement", "Close calls"),
+        ),
+    ),
     (
         "What could be wrong",
         (
@@ -44,6 +71,7 @@ CONTENTS = (
     ),
     ("For the analyst", (("zeta", "Zeta path"), ("record", "For the record"))),
 )  # fmt: skip
+VIEWS = {"rule": "small_rule", "groups": "by_group"}  # sections whose names are not those of their part
 DIGITS = 10  # of the numbers that go to the script: more than any that are shown
 
 
@@ -51,7 +79,7 @@ def document(summary: Mapping[str, Any]) -> str:
     """One HTML document; see `gbpl.report.render`."""
     study = read(summary)
     views = {section.__name__: section(study) for section in SECTIONS}
-    script = _script()
+    script = _script(views)
     return template("page.html.jinja").render(
         **views,
         study=study,
@@ -74,7 +102,7 @@ def document(summary: Mapping[str, Any]) -> str:
 
 def contents(study: Study, views: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
     """The sections there are, by the question they answer: their ids and names."""
-    gone = {name for name in OPTIONAL if not views[name]}
+    gone = {name for name in OPTIONAL if not views[VIEWS.get(name, name)]}
     if study.data.get("feedback") == "logged":
         gone -= {"overlap"}  # it is said there that nothing is known
     return [(title, [(name, called) for name, called in listed if name not in gone]) for title, listed in CONTENTS]
@@ -114,8 +142,9 @@ def lean(code: str) -> str:
     return "".join(f"{line}\n" for line in lines if line and not line.startswith(("//", "/*")))
 
 
-def _script() -> str:
-    body = lean("\n".join(resource(name) for name in SCRIPTS))
+def _script(views: Mapping[str, Any]) -> str:
+    extras = [name for part, name in EXTRAS.items() if views[part]]
+    body = lean("\n".join(resource(name) for name in (*SCRIPTS, *extras))) + "start();\n"
     return f'\n(() => {{\n"use strict";\n{body}}})();\n'
 
 
@@ -163,6 +192,8 @@ def _figures(study: Study, views: Mapping[str, Any]) -> dict[str, Any]:
         "reaches": study.reaches,
         "moments": study.summary.get("moments") if costs else None,
         "deferral": None if deferral is None else {"level": deferral["level"], "curve": deferral["curve"]},
+        "slots": study.slots.labels,
+        "budget": None if views["budget"] is None else views["budget"]["figures"] | {"start": views["budget"]["start"]},
         "groups": [] if views["calibration"] is None else views["calibration"]["groups"],
         "advised": ADVISED,
         "patterns": PATTERNS,

@@ -24,6 +24,7 @@ PARTS = (
     "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
     "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "check", "certificate", "settings",
     "versions", "seconds", "bands", "unit", "reviewed", "warnings",
+    "budget", "small_rule", "by_group", "explained", "several",
 )  # fmt: skip
 DATA = (
     "source", "rows", "dropped", "feedback", "outcome", "action", "outcomes", "features", "controls", "propensity",

@@ -103,6 +103,11 @@ PATTERNS = {
     "are close calls, and what it would cost if all of them got {default:name}.",
     "bad_cost": "{action:name}: a cost must be a number of {least} or more; {before:b}, that of the fit, is used. ",
     "groups": "In {inside:b} of {groups:b} groups, the {level} interval of the gain contains the expected gain.",
+    "budget": "With {budget:b} in all, {spend} per {per}, the gain over {default:name} for everybody is {gain:b} per "
+    "{per}, {total:b} in all. The band for all budgets together runs from {low} to {high} per {per} ({level}). The "
+    "last place brings {price:b} for each unit of money.",
+    "budget_label": "Gain in all against the budget in all, with a band ({level}). At {budget}: {total}.",
+    "bad_budget": "A budget must be a number from 0 to {most}; {budget} is shown.",
     "density_label": "Curve of plausible values of what the policy is worth: estimate {value}, {level} interval "
     "{low} to {high}.",
     "forest_label": "What the policy gains over each alternative, with {level} intervals, around a line at zero. "
