@@ -232,7 +232,7 @@ def _bar(study: Study, shares: Sequence[float] | None) -> Tag | None:
 def _inclusion(part: dict[str, Any]) -> Tag | None:
     """Rows by the probability that they are in at the asked budget."""
     edges, counts = part.get("edges") or [], part.get("counts") or []
-    if len(edges) != len(counts) + 1 or not any(counts):
+    if len(edges) != len(counts) + 1 or not any(counts) or None in (*edges, *counts):
         return None
     return bars.plain_histogram(edges, counts, "rows, by the probability of being in")
 

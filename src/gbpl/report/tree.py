@@ -46,7 +46,7 @@ class Rule:
 
 def grown(tree: dict[str, Any] | None) -> Branch | None:
     """The tree from its first node; None where there is none."""
-    nodes: Sequence[dict[str, Any]] = (tree or {}).get("nodes") or []
+    nodes = [node for node in (tree or {}).get("nodes") or [] if node]
     if not nodes:
         return None
     return _branch(nodes[0], {node["id"]: node for node in nodes}, DEEPEST)
