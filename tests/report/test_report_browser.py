@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.report import EXAMPLES, HOSTILE, PROBABILITIES, ten_actions, three_actions, two_actions, watched
+from support.report import HOSTILE, PROBABILITIES, ten_actions, three_actions, two_actions, watched
+from support.report_parts import EXAMPLES, everything
 
 from gbpl.report import numbers, render, render_watch
 from gbpl.report.advice import advice
@@ -26,7 +27,7 @@ ARGUMENTS = (
     "--no-first-run",
 )  # fmt: skip
 SECTIONS = (
-    "decision", "welfare", "alternatives", "who", "disagreement", "check", "certificate", "calibration", "zeta",
+    "decision", "welfare", "alternatives", "who", "disagreement", "check", "calibration", "certificate", "zeta",
     "record",
 )  # fmt: skip
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
@@ -145,14 +146,14 @@ def test_no_sideways_scroll(visit: Opener, name: str, viewport: dict[str, int]) 
         """() => [...document.querySelectorAll('main *')].filter((e) => {
              const box = e.getBoundingClientRect();
              return box.width > 0 && box.right > innerWidth + 1
-               && !e.closest('.scroll, .hidden, .one-line, .clip, .legend, .costs, svg, figcaption.above');
+               && !e.closest('.scroll, .hidden, .clip, .legend, .costs, svg, figcaption.above');
            }).map((e) => e.outerHTML.slice(0, 80))"""
     )
     assert outside == []
 
 
 @pytest.mark.parametrize("viewport", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("name", ["two_actions", "three_actions", "ten_actions"])
+@pytest.mark.parametrize("name", ["two_actions", "three_actions", "ten_actions", "everything"])
 def test_labels_do_not_overlap(visit: Opener, name: str, viewport: dict[str, int]) -> None:
     """Texts of a chart keep apart, before and after the costs have moved its axes."""
     found = visit(name, viewport=viewport)
@@ -181,8 +182,8 @@ def test_level(visit: Opener, level: int) -> None:
     assert f"({level} % interval {worth})" in found.text("#s-worth")
     assert f"({level} % interval {gain};" in found.text("#s-gain")
     assert f"the {level} % interval runs from {worth}" in found.text("#s-welfare")
-    assert found.text('.cards [data-show="span"]') == worth
-    assert found.text('.cards [data-show="gain_span"]') == gain
+    assert found.text('#welfare [data-show="span"]') == worth
+    assert f"({level} % interval {gain})" in found.text("#s-short")
     for row, item in enumerate(summary["alternatives"]):
         assert found.cell(row, "span") == span(item["gain_quantiles"], level / 100, 0)
     assert found.text("#level-out") == f"{level} %"
@@ -236,7 +237,6 @@ def test_defer(visit: Opener, level: float) -> None:
         assert f"worth {entry['welfare']:.4f} per row (95 % interval {low:.4f} to {high:.4f})" in text
     else:
         assert f"above {level:.2f}, no row goes to a person" in text
-    assert found.text('.cards [data-show="count"]') == f"{rows:,}"
     assert found.text("#defer-out") == f"{level:.2f}"
     assert found.page.locator('#histogram [data-mark="threshold"]').get_attribute("x") == f"{100 * level:g}%"
     ring = found.page.locator('#deferral [data-mark="chosen"]')
@@ -326,16 +326,16 @@ def test_costs(visit: Opener, name: str, make: Callable[[], dict[str, Any]], cos
         found.set(f"#cost-{a}", str(cost))
     wanted = recompute(summary, costs, 0.9)
     best = int(np.argmax(wanted.values))
-    assert found.text('.cards [data-show="value"]') == written_as(wanted.worth, places)
-    assert found.text('.cards [data-show="span"]') == span(wanted.quantiles, 0.9, places)
-    assert found.text('.cards [data-show="gain"]') == numbers.amount(wanted.gains[best], places, signed=True)
+    assert found.text('#welfare [data-show="value"]') == written_as(wanted.worth, places)
+    assert found.text('#welfare [data-show="span"]') == span(wanted.quantiles, 0.9, places)
+    assert f": {numbers.amount(wanted.gains[best], places, signed=True)} per row" in found.text("#s-short")
     found.set("#level", "95")
     said = " ".join(str(advice(read(at_costs(summary, costs)))).split())
     assert f"{found.text('#s-advice')} {found.text('#s-reason')}" == said
     found.set("#level", "90")
-    assert found.text('.cards [data-show="gain_span"]') == span(wanted.gain_quantiles[best], 0.9, places)
+    assert f"(90 % interval {span(wanted.gain_quantiles[best], 0.9, places)})" in found.text("#s-short")
     sure = min(wanted.chances)  # of being better than every single action
-    assert found.text('.cards [data-show="chance"]') == numbers.chance(sure).replace("\u00a0", " ")
+    assert found.text('.answers [data-show="chance"]') == numbers.chance(sure).replace("\u00a0", " ")
     for a in range(len(costs)):
         assert found.cell(a, "value") == written_as(wanted.values[a], places)
         assert found.cell(a, "gain") == written_as(wanted.gains[a], places)
@@ -376,18 +376,142 @@ def test_costs_move_the_forest(visit: Opener) -> None:
     assert not found.page.locator('#forest [data-point="2"]').is_visible()
 
 
+@pytest.mark.parametrize(
+    ("name", "make", "costs", "places"),
+    [("two_actions", two_actions, [0.0, 1500.0], 0), ("ten_actions", ten_actions, [0.02 * a for a in range(10)], 4)],
+)
+def test_costs_move_the_first_screen(
+    visit: Opener, name: str, make: Callable[[], dict[str, Any]], costs: list[float], places: int
+) -> None:
+    """Options against the default, the two bars and the dots, from the moments and quantiles by NumPy."""
+    summary, found = make(), visit(name)
+    for a, cost in enumerate(costs):
+        found.set(f"#cost-{a}", str(cost))
+    wanted, k = recompute(summary, costs), len(costs)
+    order = sorted(range(1, k), key=lambda a: (-wanted.values[a], a))[:3]  # the default is the first action
+    gains = [wanted.gains[0], *(wanted.values[a] - wanted.values[0] for a in order)]
+    written = found.page.locator("#options [data-written]").all_text_contents()
+    assert written == [numbers.amount(gain, places, signed=True) for gain in gains]
+    covariance = np.array(summary["moments"]["covariance"])[1 : 1 + k, 1 : 1 + k]
+    svg = found.page.locator("#options")
+    ticks = [(float(t.text_content().replace(",", "").replace("\u2212", "-")), t.get_attribute("x"))
+             for t in svg.locator(".axis text").all()]  # fmt: skip
+    (a, xa), (b, xb) = ticks[0], ticks[-1]
+    slope = (float(xb.rstrip("%")) - float(xa.rstrip("%"))) / (b - a)
+    for row, action in enumerate(order, 1):
+        u = np.eye(k)[action] - np.eye(k)[0]
+        reach = NormalDist().inv_cdf(0.975) * np.sqrt(u @ covariance @ u)
+        line = svg.locator(f'[data-reach="{row}"]')
+        drawn = [float(line.get_attribute(x).rstrip("%")) for x in ("x1", "x2")]
+        ends = [gains[row] - reach, gains[row] + reach]
+        np.testing.assert_allclose(drawn, [float(xa.rstrip("%")) + slope * (end - a) for end in ends], atol=0.05)
+    said = advice(read(at_costs(summary, costs)))
+    best = int(np.argmax(wanted.values))
+    alone = said.key == "single"
+    pair = [wanted.values[0], wanted.values[best] if alone else wanted.worth]
+    assert found.page.locator("#bars [data-bar-value]").all_text_contents() == [written_as(v, places) for v in pair]
+    widths = [float(found.page.locator(f'#bars [data-bar="{i}"]').get_attribute("width").rstrip("%")) for i in range(3)]
+    np.testing.assert_allclose(widths, 100 * np.abs([*pair, pair[1] - pair[0]]) / max(np.abs(pair)), atol=0.01)
+    assert found.text('[data-show="brings"]') == numbers.amount(pair[1] - pair[0], places, signed=True)
+    dots = np.interp((np.arange(20) + 0.5) / 20, PROBABILITIES, wanted.gain_quantiles[best])
+    assert found.page.locator("#dots .hollow").count() == (dots <= 0).sum()
+    assert f"{(dots > 0).sum()} are above zero" in found.page.locator("#dots").get_attribute("aria-label")
+    assert found.errors == []
+
+
+def at_budget(summary: dict[str, Any], total: float) -> dict[str, float]:
+    """Linear between the points of the curve, the asked budget being one of them."""
+    part = summary["budget"]
+    at, spend = part["at"], np.array(part["spend"])
+    place = np.searchsorted(spend, at["spend"])
+    whole = {"x": np.insert(spend, place, at["spend"])}
+    for key in ("gain", "low", "high", "price"):
+        own = at[key] if key in ("gain", "price") else np.interp(at["spend"], spend, part[key])
+        whole[key] = np.insert(np.array(part[key]), place, own)
+    return {key: float(np.interp(total / part["rows"], whole["x"], values)) for key, values in whole.items()}
+
+
+@pytest.mark.parametrize("total", [0.0, 777.0, 2003.2, 4000.0, 5120.0])
+@pytest.mark.parametrize("control", ["#budget-box", "#budget-slide"])
+def test_budget(visit: Opener, total: float, control: str) -> None:
+    summary, found = everything(), visit("everything")
+    found.set(control, str(total))
+    total = float(found.page.locator("#budget-box").input_value())  # the slider has steps
+    wanted, rows = at_budget(summary, total), summary["budget"]["rows"]
+    text = found.text("#s-budget")
+    assert text.startswith(f"With {numbers.number(total)} in all, {numbers.number(total / rows)} per customer")
+    gain = numbers.amount(wanted["gain"], 4, "$", signed=True)
+    assert f"is {gain} per customer, {numbers.amount(wanted['gain'] * rows, None, '$', signed=True)} in all" in text
+    low, high = (numbers.amount(wanted[key], 4, "$") for key in ("low", "high"))
+    assert f"from {low} to {high} per customer (90 %)" in text
+    assert f"brings {numbers.amount(wanted['price'], None, '$')} for each unit" in text
+    chart = found.page.locator("#budget-chart")
+    low, high = (float(chart.get_attribute(f"data-{end}")) for end in ("bottom", "top"))
+    here = chart.locator('[data-mark="here"]')
+    assert float(here.get_attribute("cx").rstrip("%")) == pytest.approx(100 * total / 5120, abs=0.01)
+    assert float(here.get_attribute("cy")) == pytest.approx(
+        220 * (high - wanted["gain"] * rows) / (high - low), abs=0.02
+    )
+    shares = [rect.get_attribute("width").rstrip("%") for rect in found.page.locator("#budget-bar rect").all()]
+    spend = total / rows
+    np.testing.assert_allclose([float(s) for s in shares], [100 - 75 * spend, 50 * spend, 25 * spend], atol=0.01)
+    assert found.errors == []
+
+
+def test_a_bad_budget_is_told_and_reset_brings_the_asked_one_back(visit: Opener) -> None:
+    found = visit("everything")
+    before = found.text("#s-budget")
+    for bad in ("", "-1", "1e9"):
+        found.set("#budget-box", bad)
+        assert found.text("#bad-budget") == "A budget must be a number from 0 to 5,120; 2,003 is shown."
+        assert found.text("#s-budget") == before
+    found.set("#budget-box", "1000")
+    assert found.page.locator("#budget-slide").input_value() == "1020"  # the nearest step
+    assert not found.page.locator("#bad-budget").is_visible()
+    assert found.text("#s-budget") != before
+    found.page.locator("#reset").click()
+    assert found.text("#s-budget") == before == visit("everything", java_script_enabled=False).text("#s-budget")
+
+
+def test_search_finds_explained_rows(visit: Opener) -> None:
+    found = visit("everything")
+    rows = found.page.locator(".explain")
+    for words, hits in (("close", [1]), ("MENS mail", [0, 1, 2]), ("recency 4", [1]), ("nobody", []), ("", [0, 1, 2])):
+        found.page.locator("#search").fill(words)
+        assert [i for i in range(3) if rows.nth(i).is_visible()] == hits, words
+        assert found.text("#search-found") == (f"{len(hits)} of 3 rows." if words else "")
+    found.page.locator("#search").fill("close")
+    assert found.page.locator("#gains-1").is_visible()  # the first hit is opened
+    assert found.errors == []
+
+
+def test_navigation_works_without_script_and_stays_in_sight(visit: Opener) -> None:
+    for viewport in (DESK, PHONE):
+        found = visit("everything", viewport=viewport, java_script_enabled=False)
+        links = found.page.locator("nav a")
+        assert links.count() == 17
+        found.page.locator('nav a[href="#budget"]').click()
+        box = found.page.locator("#h-budget").bounding_box()
+        menu = found.page.locator("nav").bounding_box()
+        assert 0 <= menu["y"] < 30
+        assert 0 <= box["y"] < viewport["height"] / 2
+        if viewport == PHONE:
+            assert box["y"] >= menu["y"] + menu["height"]
+        assert found.page.locator("nav .legend").is_visible()
+
+
 def test_a_cleared_or_negative_cost_is_told_and_that_of_the_fit_used(visit: Opener) -> None:
     found = visit("two_actions")
-    before = found.text("#decision .cards")
+    before = found.text("#decision .answers")
     found.set("#cost-1", "3000")
-    assert found.text("#decision .cards") != before
+    assert found.text("#decision .answers") != before
     for bad in ("", "-5"):
         found.set("#cost-1", bad)
         assert found.page.locator("#cost-1").get_attribute("aria-invalid") == "true"
         assert found.text("#bad-costs") == (
             "arm = 1: a cost must be a number of 0 or more; 774, that of the fit, is used."
         )
-        assert found.text("#decision .cards") == before
+        assert found.text("#decision .answers") == before
         assert not found.page.locator("#changed").is_visible()
     found.set("#cost-1", "774")
     assert not found.page.locator("#bad-costs").is_visible()
@@ -408,8 +532,7 @@ def test_reset(visit: Opener, name: str) -> None:
     found.page.locator("#reset").click()
     for selector in (
         ".advice",
-        ".lead",
-        ".cards",
+        ".answers",
         "#s-welfare",
         "#s-alternatives",
         "#s-defer",
@@ -418,7 +541,7 @@ def test_reset(visit: Opener, name: str) -> None:
     ):
         assert found.text(selector) == plain.text(selector), selector
     assert not found.page.locator("#changed").is_visible()
-    for chart in ("#density", "#forest", "#deferral", "#histogram svg.plot"):
+    for chart in ("#options", "#bars", "#dots", "#density", "#forest", "#deferral", "#histogram svg.plot"):
         (words, places), (plain_words, plain_places) = marks(found.page, chart), marks(plain.page, chart)
         assert words == plain_words, chart
         np.testing.assert_allclose(places, plain_places, atol=0.06, err_msg=chart)  # the path is written to tenths
@@ -513,7 +636,7 @@ def test_keyboard_moves_sliders(visit: Opener) -> None:
 
 SIGHTS = [
     (name, viewport, scheme)
-    for name in ("two_actions", "three_actions", "ten_actions")
+    for name in ("two_actions", "three_actions", "ten_actions", "everything")
     for viewport in (DESK, PHONE)
     for scheme in ("light", "dark")
 ]
@@ -575,7 +698,7 @@ def test_without_javascript(visit: Opener, name: str) -> None:
     found = visit(name, java_script_enabled=False)
     for section in SECTIONS:
         assert found.page.locator(f"#{section} h2").is_visible()
-        assert len(found.text(f"#{section} .says, #{section} .lead")) > 20
+        assert len(found.text(f"#{section} .says")) > 20
     assert not found.page.locator("#controls").is_visible()
     assert found.page.locator("button:visible").count() == 0
     if name == "two_actions":
@@ -604,7 +727,7 @@ def test_hostile_names(visit: Opener) -> None:
     assert page.locator("script").count() == 2
     assert page.locator("style").count() == 1
     assert page.title().split() == HOSTILE[9].split()
-    assert "{{7*7}}" in found.text(".lead")
+    assert "{{7*7}}" in found.text("#decision")
     shown = page.evaluate("() => [...document.querySelectorAll('bdi')].map((e) => e.textContent)")
     for name in HOSTILE:
         assert any(name in text for text in shown), name

@@ -23,7 +23,7 @@ from gbpl.report.numbers import chance, count, percent, reach, two_digits
 from gbpl.report.reading import LEVEL, Study
 from gbpl.report.words import PATTERNS, VERDICTS, rival
 
-__all__ = ["Advice", "advice", "more_rows"]
+__all__ = ["Advice", "Gain", "advice", "more_rows", "policy_over", "single_over"]
 
 SHOWN = next(least for least, key, _ in VERDICTS if key == "likely")
 POWER = 0.8
@@ -43,13 +43,14 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """`key` is policy, single, default, gather or unknown; `against` says that the policy decides otherwise."""
+    """`key` is policy, single, default, gather or unknown; `against`: the policy decides otherwise; `same`: so."""
 
     key: str
     headline: Sentence
     reason: Sentence
     more_rows: int | None = None
     against: bool = False
+    same: bool = False
 
     def __str__(self) -> str:
         return f"{self.headline}{self.reason}"
@@ -74,10 +75,10 @@ def more_rows(rows: float | None, gain: float, se: float) -> int | None:
 def advice(study: Study) -> Advice:
     """The advice of a study, in words."""
     best, default = study.best, study.default_place
-    rival_gain, usual = _over(study, best), _over(study, default)
+    rival_gain, usual = policy_over(study, best), policy_over(study, default)
     if best is None or default is None or rival_gain is None or usual is None or study.chance is None:
         return Advice("unknown", Sentence(PATTERNS["advise_unknown"]), Sentence(""))
-    single = None if best == default else _single(study, best, default)
+    single = None if best == default else single_over(study, best, default)
     key = _key(study.chance, usual.chance, None if single is None else single.chance)
     rows = study.data.get("rows")
     more = more_rows(rows, usual.gain, usual.se) if key == "default" else None
@@ -89,7 +90,7 @@ def advice(study: Study) -> Advice:
     values = _values(study, best, usual, single, rival_gain.gain, more, settle)
     head = Sentence(PATTERNS[f"advise_{key}"], values)
     return Advice(
-        key, head, Sentence("".join(PATTERNS[part] for part in parts), values), more, key != "policy" and not same
+        key, head, Sentence("".join(PATTERNS[part] for part in parts), values), more, key != "policy" and not same, same
     )
 
 
@@ -111,7 +112,7 @@ def _reasons(key: str, sure: float, gain: float, *, same: bool, default_is_best:
     return ["why_same"] if same else [f"why_{key}"]
 
 
-def _over(study: Study, place: int | None) -> Gain | None:
+def policy_over(study: Study, place: int | None) -> Gain | None:
     """The policy's gain over an alternative."""
     item = {} if place is None else study.alternatives[place]
     gain, se, sure = (item.get(key) for key in ("gain", "gain_se", "chance"))
@@ -119,13 +120,13 @@ def _over(study: Study, place: int | None) -> Gain | None:
     return None if gain is None or se is None or sure is None or ends is None else Gain(gain, se, sure, ends)
 
 
-def _single(study: Study, best: int, default: int) -> Gain | None:
-    """The gain of the best single action over the default one, by the moments of both."""
+def single_over(study: Study, place: int, default: int) -> Gain | None:
+    """The gain of a single action over the default one, by the moments of both."""
     moments, k = study.summary.get("moments") or {}, len(study.actions)
     mean, covariance = moments.get("mean") or [], moments.get("covariance") or []
     if len(mean) != 1 + 2 * k or [len(row) for row in covariance] != [len(mean)] * len(mean):
         return None
-    difference = [a - b for a, b in zip(study.mix(best), study.mix(default), strict=True)]
+    difference = [a - b for a, b in zip(study.mix(place), study.mix(default), strict=True)]
     gain = _dot(difference, mean[1 : 1 + k])
     rows = [_dot(difference, row[1 : 1 + k]) for row in covariance[1 : 1 + k]]
     se = max(_dot(difference, rows), 0.0) ** 0.5

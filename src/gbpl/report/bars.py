@@ -13,7 +13,7 @@ from gbpl.report.markup import Child, Tag, tag
 from gbpl.report.numbers import count, number, percent
 from gbpl.report.svg import Scale, axis_below, axis_left, figure, segment, text
 
-__all__ = ["Slots", "definitions", "disagreement_chart", "propensity_chart", "share_bar", "swatch"]
+__all__ = ["Slots", "definitions", "disagreement_chart", "plain_histogram", "propensity_chart", "share_bar", "swatch"]
 
 MOST_SLOTS = 8  # colours and patterns; with more actions the rarest share the last
 OTHER = MOST_SLOTS - 1
@@ -88,7 +88,7 @@ def share_bar(shares: Sequence[float], slots: Slots, label: str, height: int = 1
         if share > 0.0:
             x, width = f"{100 * before:.4g}%", f"{100 * share:.4g}%"
             said = tag("title", f"{slots.labels[slot]}: {percent(share)}")
-            marks.append(tag("rect", said, x=x, width=width, height=height, fill=f"url(#slot{slot})", class_="bar"))
+            marks.append(tag("rect", said, x=x, width=width, height=height, fill=f"url(#slot{slot})"))
         before += share
     return tag("svg", *marks, role="img", aria_label=label, class_="shares", height=height)
 
@@ -129,6 +129,28 @@ def disagreement_chart(edges: Sequence[float], counts: Sequence[Sequence[float]]
         f"Histogram of disagreement of {count(total)} rows; {count(above)} of them are in bins above {number(level)}."
     )
     return figure(*marks, label=label, height=height, below=30.0, above=30.0, left=room, right=14)
+
+
+def plain_histogram(edges: Sequence[float], counts: Sequence[float], words: str) -> Tag:
+    """Rows in bins, in one colour."""
+    height = 110.0
+    across, up = Scale(edges[0], edges[-1]), Scale(0.0, 1.05 * max([1.0, *counts]))
+    axis, room = axis_left(up, height, words)
+    marks: list[Child] = [axis]
+    for b, value in enumerate(counts):
+        x, width, top = across.at(edges[b]), across.at(edges[b + 1]) - across.at(edges[b]), up.down(value, height)
+        said = tag("title", f"{number(edges[b])} to {number(edges[b + 1])}: {count(value)} rows")
+        marks.append(
+            tag("rect", said, x=f"{100 * x:.5g}%", width=f"{100 * width:.5g}%", y=top,
+                height=round(height - top, 2), class_="bar weight")
+        )  # fmt: skip
+    marks.append(axis_below(across, height, grid=False, inside=False, narrow=True))
+    parts = ", ".join(
+        f"{number(edges[b])} to {number(edges[b + 1])}: {count(value)}" for b, value in enumerate(counts) if value
+    )
+    return figure(
+        *marks, label=f"Histogram, {words}: {parts}.", height=height, below=26.0, above=30.0, left=room, right=14
+    )
 
 
 def propensity_chart(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gbpl.report.numbers import UNKNOWN, amount, percent
 from gbpl.report.reading import LEVEL
 
-__all__ = ["Cell", "span"]
+__all__ = ["Cell", "ends_of", "span"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +26,9 @@ def span(ends: tuple[float, float] | None, places: int | None, unit: str = "") -
     low, high = (None, None) if ends is None else ends
     written = {"low": amount(low, places, unit), "high": amount(high, places, unit), "level": percent(LEVEL)}
     return written | {"span": UNKNOWN if ends is None else f"{written['low']} to {written['high']}"}
+
+
+def ends_of(part: Mapping[str, Any] | None, prefix: str = "") -> tuple[float, float] | None:
+    """Lower and upper end under the keys `low` and `high`; None unless both are known."""
+    low, high = ((part or {}).get(f"{prefix}{end}") for end in ("low", "high"))
+    return None if low is None or high is None else (low, high)

@@ -3,6 +3,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const WIDE = 1000;
 const EDGE = 0.03;
 const ROOM = 0.3;
+const COLUMNS = 12;
 
 const scaled = (low, high) => (value) => Math.min(Math.max((value - low) / (high - low), 0), 1);
 const across = (place) => `${100 * place}%`;
@@ -18,9 +19,9 @@ function roundTicks(low, high, most) {
   return Array.from({ length: last - first + 1 }, (_, i) => [(first + i) * step, number((first + i) * step, places)]);
 }
 
-function ticks(low, high) {
+function ticks(low, high, narrow = false) {
   const many = roundTicks(low, high, 5);
-  return many.some(([, label]) => label.length > 8) ? roundTicks(low, high, 3) : many;
+  return narrow || many.some(([, label]) => label.length > 8) ? roundTicks(low, high, 3) : many;
 }
 
 function element(name, attributes, text = "") {
@@ -34,9 +35,9 @@ function set(target, attributes) {
   if (target) Object.entries(attributes).forEach(([key, value]) => target.setAttribute(key, value));
 }
 
-function drawAxis(svg, low, high, top, height) {
+function drawAxis(svg, low, high, top, height, narrow = false) {
   const at = scaled(low, high);
-  const marks = ticks(low, high).flatMap(([value, label]) => {
+  const marks = ticks(low, high, narrow).flatMap(([value, label]) => {
     const place = at(value);
     const anchor = place < EDGE ? "start" : place > 1 - EDGE ? "end" : "middle";
     const x = across(place);
@@ -78,7 +79,8 @@ function drawDensity(svg, curve, estimate, low, high, label) {
   svg.setAttribute("aria-label", label);
 }
 
-function drawForest(svg, rows, places, label) {
+// Rows with a label of their own have it written: another alternative may stand there now.
+function drawForest(svg, rows, write, label) {
   const shown = rows.filter((row) => row.known && svg.querySelector(`[data-point="${row.place}"]`));
   const reaches = [0, ...shown.flatMap((row) => row.widest)];
   const room = 0.04 * (Math.max(...reaches) - Math.min(...reaches)) || 0.5;
@@ -88,12 +90,13 @@ function drawForest(svg, rows, places, label) {
     const marks = ["point", "reach"].map((kind) => svg.querySelector(`[data-${kind}="${row.place}"]`));
     marks.forEach((mark) => mark && (mark.style.display = row.known ? "" : "none"));
     const written = svg.querySelector(`[data-written="${row.place}"]`);
-    if (written) written.textContent = number(row.gain, places);
+    if (written) written.textContent = write(row.gain);
     const name = svg.querySelector(`[data-name="${row.place}"]`);
     if (name) name.classList.toggle("best", row.best);
+    if (name && row.label !== undefined) name.textContent = row.label;
     if (!row.known) return;
     set(marks[0], { cx: across(at(row.gain)) });
-    if (marks[0]) marks[0].querySelector("title").textContent = `${name.textContent}: ${number(row.gain, places)}`;
+    if (marks[0]) marks[0].querySelector("title").textContent = `${name.textContent}: ${write(row.gain)}`;
     set(marks[1], { x1: across(at(row.low)), x2: across(at(row.high)) });
   });
   const zero = at(0);
@@ -118,4 +121,43 @@ function drawErrorBars(level) {
       set(bar, { y1: tall * (1 - at(mean - wide * se)), y2: tall * (1 - at(mean + wide * se)) });
     });
   });
+}
+
+// Two bars from zero, and what the second has more or less than the first; as in glance.py.
+function drawBars(svg, pair, write, label) {
+  const values = pair.map(([, value]) => value);
+  const low = Math.min(0, ...values);
+  const width = Math.max(0, ...values) - low || 1;
+  const bar = (place, start, end) => set(svg.querySelector(`[data-bar="${place}"]`), {
+    x: across((Math.min(start, end) - low) / width), width: across(Math.abs(end - start) / width),
+  });
+  pair.forEach(([name, value], place) => {
+    svg.querySelector(`[data-bar-name="${place}"]`).textContent = name;
+    svg.querySelector(`[data-bar-value="${place}"]`).textContent = write(value);
+    bar(place, 0, value);
+  });
+  bar(2, ...values);
+  svg.querySelector('[data-bar="2"]').setAttribute("class", values[1] < values[0] ? "bar less" : "bar more");
+  svg.setAttribute("aria-label", label);
+}
+
+// Equally likely values in columns, filled where they are above zero.
+function drawDots(svg, values, label) {
+  const tall = Number(svg.dataset.height);
+  const all = [0, ...values];
+  const room = 0.04 * (Math.max(...all) - Math.min(...all)) || 0.5;
+  const [low, high] = [Math.min(...all) - room, Math.max(...all) + room];
+  const at = scaled(low, high);
+  const columns = values.map((value) => Math.min(Math.trunc(at(value) * COLUMNS), COLUMNS - 1));
+  const times = columns.map((column) => columns.filter((other) => other === column).length);
+  const step = Math.min(14, (tall - 2) / Math.max(...times));
+  values.forEach((value, place) => {
+    const above = columns.slice(0, place).filter((column) => column === columns[place]).length;
+    set(svg.querySelector(`[data-dot="${place}"]`), {
+      cx: across((columns[place] + 0.5) / COLUMNS), cy: tall - 8 - step * above, class: value > 0 ? "dot" : "dot hollow",
+    });
+  });
+  set(svg.querySelector('[data-mark="zero"]'), { x1: across(at(0)), x2: across(at(0)) });
+  drawAxis(svg, low, high, tall, tall, true);
+  svg.setAttribute("aria-label", label);
 }

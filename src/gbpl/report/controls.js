@@ -1,6 +1,7 @@
 // The controls: level of the intervals, threshold of deferral, costs. All text is written by textContent.
 const figures = JSON.parse(document.getElementById("figures").textContent);
-const state = { level: figures.level, costs: [...figures.costs], deferral: chosenEntry(figures.deferral?.level) };
+const extras = []; // of parts that are not always there: what to do at the start, at each change, and at a reset
+const state = { budget: null, level: figures.level, costs: [...figures.costs], deferral: chosenEntry(figures.deferral?.level) };
 
 function chosenEntry(level) {
   if (!figures.deferral) return null;
@@ -78,7 +79,7 @@ function compute() {
     const [low, high] = interval(own, level) ?? [null, null];
     const se = other && item.action !== null ? other.gainSd(item.mix) : item.se;
     return {
-      place, action: item.action, mix: item.mix, share: item.share, se, gain, low, high, band: bandOf(item.action, gain, se, level),
+      place, label: item.label, own, action: item.action, mix: item.mix, share: item.share, se, gain, low, high, band: bandOf(item.action, gain, se, level),
       widest: interval(own, 0.99), known: known(gain) && Boolean(own),
       value: other ? plus(item.value, other.value(item.mix)) : item.value,
       chance: other && known(gain) ? chanceOf(gain, other.gainSd(item.mix)) : item.chance,
@@ -92,7 +93,11 @@ function compute() {
   const [low, high] = interval(quantiles, level) ?? [null, null];
   const usual = rows[figures.usual] ?? null;
   const single = best && usual && best !== usual && moments ? moments.between(best.mix, usual.mix) : null;
-  return { changed: Boolean(other), other, usual, single, estimate: plus(figures.estimate, other ? other.policy : 0), low, high, rows, best };
+  const overUsual = (row) => (moments && row !== usual ? moments.between(row.mix, usual.mix) : null);
+  const options = usual ? rows.filter((row) => row.action !== null && row !== usual && known(row.value)) : [];
+  options.sort((a, b) => b.value - a.value || a.place - b.place);
+  const singles = options.slice(0, 3).map((row) => ({ row, ...overUsual(row) })).filter(({ gain }) => known(gain));
+  return { changed: Boolean(other), other, usual, single, singles, estimate: plus(figures.estimate, other ? other.policy : 0), low, high, rows, best };
 }
 
 // Patterns have {number}, {number:b} and {user's text:name}, as in markup.py.
@@ -150,7 +155,7 @@ function moreRows(gain, se) {
 function adviceOf({ best, usual, single }) {
   const { shown } = figures.adviceLimits;
   const complete = (row) => row && known(row.gain) && known(row.se) && known(row.chance) && known(row.low);
-  if (!complete(best) || !complete(usual) || !known(best.sure)) return { key: "unknown", reasons: [], values: {} };
+  if (!complete(best) || !complete(usual) || !known(best.sure)) return { key: "unknown", reasons: [], values: {}, same: false };
   const singleChance = single ? chanceOf(single.gain, single.se) : null;
   let key = usual.chance >= shown ? "policy" : "default";
   if (singleChance !== null && singleChance >= shown) key = "single";
@@ -175,18 +180,64 @@ function adviceOf({ best, usual, single }) {
       chance_s: chance(singleChance), total_s: totalOf(single.gain),
     });
   }
-  return { key, reasons, values };
+  return { key, reasons, values, same };
 }
 
 function showAdvice(now) {
-  const { key, reasons, values } = adviceOf(now);
+  const { key, reasons, values, same } = adviceOf(now);
   say("s-advice", `advise_${key}`, values);
   byId("s-reason").replaceChildren(...reasons.flatMap((part) => fill(figures.patterns[part], { ...figures.names, ...values })));
-  byId("s-advice").parentElement.className = `advice ${key}`;
-  if (!now.usual) return;
-  show("usual", money(now.usual.gain, true));
-  show("usual_span", ends(now.usual.low, now.usual.high));
-  show("usual_total", totalOf(now.usual.gain).replace(/^, /, ""));
+  const banner = document.querySelector(".advice");
+  banner.className = `advice ${key}${banner.classList.contains("alone") ? " alone" : ""}`;
+  say("s-whom", `whom_${key}`, values);
+  showOptions(now, key);
+  showBrings(now, key, same && key !== "single" && key !== "policy");
+}
+
+const within = (gain, se, share) => [gain - reach(share) * se, gain + reach(share) * se];
+
+// Gains over the default: of the policy, then of the best single actions; as in glance.py.
+function showOptions({ usual, best, singles }, key) {
+  const chart = byId("options");
+  if (!chart || !usual || !usual.known) return;
+  const advised = (label, is) => (is ? label + figures.advised : label);
+  const rows = [{ ...usual, place: 0, label: advised("the policy", key === "policy"), best: key === "policy" }];
+  singles.forEach(({ row, gain, se }) => {
+    const is = key === "single" && row === best;
+    const [low, high] = within(gain, se, state.level);
+    rows.push({
+      place: rows.length, known: true, gain, low, high, widest: within(gain, se, 0.99), best: is,
+      label: advised(row.label, is),
+    });
+  });
+  const words = { level: level(), default: figures.names.default, per: figures.unit.per };
+  say("s-options", "options", words);
+  drawForest(chart, rows, (value) => money(value, true), sentence("options_label", words));
+}
+
+// What is advised beside the default; the policy where the advice is to change nothing.
+function showBrings({ usual, best, single, estimate }, key, same) {
+  if (!usual || !byId("s-brings")) return;
+  const alone = key === "single" && single;
+  const [low, high] = alone ? within(single.gain, single.se, state.level) : [usual.low, usual.high];
+  const gain = alone ? single.gain : usual.gain;
+  const pair = [[usual.label, usual.value], alone ? [best.label, best.value] : ["the policy", estimate]];
+  say("s-brings", `brings_${same ? "same" : key}`, { option: pair[1][0], per: figures.unit.per });
+  show("brings", money(gain, true));
+  show("brings_span", ends(low, high));
+  const total = totalOf(gain).replace(/^, /, "");
+  show("brings_total", total && `; ${total}`);
+  if (!byId("bars")) return;
+  const [[first, before], [second, after]] = pair;
+  const words = { first, before: money(before), second, after: money(after) };
+  drawBars(byId("bars"), pair, money, sentence("bars_label", words));
+}
+
+function showDots({ best }) {
+  if (!byId("dots") || !best || !best.own) return;
+  const values = Array.from({ length: 20 }, (_, i) => quantile(best.own, (i + 0.5) / 20));
+  const words = { ...rivalOf(best), above: String(values.filter((value) => value > 0).length) };
+  drawDots(byId("dots"), values, sentence("dots_label", words));
 }
 
 function showDecision({ changed, estimate, low, high, best }) {
@@ -205,11 +256,10 @@ function showDecision({ changed, estimate, low, high, best }) {
   };
   const [key, badge] = verdictOf(best);
   say("s-verdict", key, gain);
+  say("s-short", `short_${key}`, gain);
+  say("s-against", key, gain);
   say("s-gain", `${key}_gain`, gain);
   say("s-alternatives", known(best.gain) ? "alternatives" : "alternatives_unknown", gain);
-  show("best", gain.best);
-  show("gain", gain.gain);
-  show("gain_span", ends(best.low, best.high));
   show("chance", gain.chance);
   show("badge", badge);
   all('[data-show="badge"]').forEach((node) => { node.className = `badge ${key}`; });
@@ -246,7 +296,7 @@ function showCharts({ estimate, low, high, rows, other }) {
     const words = { value: money(estimate), low: money(low), high: money(high), level: level() };
     drawDensity(density, { x, height: figures.curve.height }, estimate, low, high, sentence("density_label", words));
   }
-  if (byId("forest")) drawForest(byId("forest"), rows, figures.places, sentence("forest_label", { level: level() }));
+  if (byId("forest")) drawForest(byId("forest"), rows.map(({ label, ...row }) => row), plain, sentence("forest_label", { level: level() }));
   drawErrorBars(state.level);
 }
 
@@ -268,8 +318,6 @@ function showDeferral() {
   };
   say("s-review", entry.share > 0 ? "review" : "review_none", values);
   say("s-defer", entry.share > 0 ? "defer" : "defer_none", values);
-  show("count", values.count);
-  show("share", values.share);
   byId("defer").setAttribute("aria-valuetext", values.threshold);
   byId("defer-out").textContent = values.threshold;
   showThreshold(entry);
@@ -312,9 +360,11 @@ function redraw() {
   const now = compute();
   showAdvice(now);
   showDecision(now);
+  showDots(now);
   showAlternatives(now);
   showCharts(now);
   showDeferral();
+  extras.forEach((extra) => extra.show?.());
   showGroups();
   byId("level").setAttribute("aria-valuetext", level());
   byId("level-out").textContent = level();
@@ -363,6 +413,7 @@ function restore() {
   });
   showBadCosts();
   if (byId("defer")) byId("defer").value = state.deferral.level;
+  extras.forEach((extra) => extra.restore?.());
   return redraw();
 }
 
@@ -377,6 +428,7 @@ function start() {
     react(byId("defer"), (input) => { state.deferral = chosenEntry(Number(input.value)); });
     byId("defer-controls").hidden = false;
   }
+  extras.forEach((extra) => extra.start?.(react));
   byId("controls").hidden = !figures.quantiles && !document.querySelector("[data-reach], [data-se]");
   byId("controls").addEventListener("submit", (event) => event.preventDefault());
   byId("reset").addEventListener("click", () => speak(restore()));
@@ -393,5 +445,3 @@ function start() {
   addEventListener("afterprint", () => opened.forEach((details) => { details.open = false; }));
   restore(); // a browser may have kept the controls of an earlier visit
 }
-
-start();

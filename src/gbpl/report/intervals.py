@@ -44,6 +44,7 @@ class GainRow:
     high: float
     written: str
     best: bool
+    band: tuple[float, float] | None = None
 
 
 def density_curve(quantiles: Sequence[float]) -> Curve | None:
@@ -95,7 +96,13 @@ def _height(curve: Curve, at: float) -> float:
     return curve.height[below] + share * (curve.height[below + 1] - curve.height[below])
 
 
-def forest_chart(rows: Sequence[GainRow], reaches: Sequence[float], label: str) -> Tag:
+def forest_chart(
+    rows: Sequence[GainRow],
+    reaches: Sequence[float],
+    label: str,
+    id: str = "forest",
+    sides: tuple[str, str] = ("\u2190 policy worse", "policy better \u2192"),
+) -> Tag:
     """Gains with intervals around a line at zero; `reaches` are the ends of the widest intervals there may be."""
     scale = fit(reaches, zero=True)
     height = TOP + ROW * len(rows)
@@ -103,8 +110,8 @@ def forest_chart(rows: Sequence[GainRow], reaches: Sequence[float], label: str) 
     marks: list[Child] = [
         axis_below(scale, height, grid=False),
         segment(scale.across(0.0), 4.0, scale.across(0.0), TOP - 4.0, "zero", data_mark="zero"),
-        _beside(scale, "← policy worse", -7, "end", zero >= ROOM, "worse"),
-        _beside(scale, "policy better →", 7, "start", zero <= 1.0 - ROOM, "better"),
+        _beside(scale, sides[0], -7, "end", zero >= ROOM, "worse"),
+        _beside(scale, sides[1], 7, "start", zero <= 1.0 - ROOM, "better"),
     ]
     for place, row in enumerate(rows):
         y = TOP + ROW * place
@@ -119,6 +126,11 @@ def forest_chart(rows: Sequence[GainRow], reaches: Sequence[float], label: str) 
             text(row.written, "100%", y + 14.0, anchor="end", class_="value", data_written=row.number),
             # Beside the marks only: names and numbers are not crossed.
             segment(scale.across(0.0), y + 20.0, scale.across(0.0), y + 40.0, "zero", data_mark="zero"),
+            *(
+                [segment(scale.across(row.band[0]), y + 29.0, scale.across(row.band[1]), y + 29.0, "band")]
+                if row.band is not None
+                else []
+            ),
             segment(scale.across(row.low), y + 29.0, scale.across(row.high), y + 29.0, "reach", data_reach=row.number),
             tag(
                 "circle",
@@ -130,7 +142,7 @@ def forest_chart(rows: Sequence[GainRow], reaches: Sequence[float], label: str) 
                 data_point=row.number,
             ),
         ]
-    return figure(*marks, label=label, height=height, below=26.0, above=0.0, id="forest")
+    return figure(*marks, label=label, height=height, below=26.0, above=0.0, id=id)
 
 
 def _beside(scale: Scale, words: str, shift: int, anchor: str, shown: bool, mark: str) -> Tag:

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any
 from gbpl.report import appendix, confounding, sections
 from gbpl.report.advice import MOST, SHOWN, WANTED
 from gbpl.report.bars import definitions, swatch
+from gbpl.report.budget import budget
 from gbpl.report.check import check
+from gbpl.report.doubts import doubts
+from gbpl.report.explained import explained
+from gbpl.report.glance import glance
+from gbpl.report.groups import by_group
 from gbpl.report.numbers import count, number, percent
 from gbpl.report.reading import LEVEL, Study, read
-from gbpl.report.words import GLOSSARY, PATTERNS, TIPS, VERDICTS, rivals
+from gbpl.report.rule import small_rule
+from gbpl.report.several import several
+from gbpl.report.words import ADVISED, GLOSSARY, PATTERNS, TIPS, VERDICTS, rivals
 
 if TYPE_CHECKING:
     import jinja2
@@ -24,11 +31,47 @@ if TYPE_CHECKING:
 __all__ = ["Verbatim", "document", "resource", "template"]
 
 SCRIPTS = ("numbers.js", "charts.js", "tables.js", "controls.js")
+EXTRAS = {"budget": "budget.js", "explained": "search.js"}  # scripts of parts that are not always there
 SECTIONS: tuple[Callable[[Study], Any], ...] = (
-    sections.decision, sections.welfare, sections.alternatives, sections.who, sections.disagreement,
-    appendix.overlap, confounding.confounding, appendix.zeta, appendix.calibration, check, appendix.certificate,
+    sections.decision, glance, doubts, sections.welfare, sections.alternatives, sections.who, sections.disagreement,
+    budget, several, small_rule, by_group, explained, appendix.overlap, confounding.confounding, appendix.zeta,
+    appendix.calibration, check, appendix.certificate,
     appendix.record,
 )  # fmt: skip
+OPTIONAL = (
+    "budget",
+    "several",
+    "rule",
+    "groups",
+    "explained",
+    "overlap",
+    "confounding",
+)  # sections that are left out where the summary has nothing of them
+CONTENTS = (
+    (
+        "The decision",
+        (
+            ("decision", "What to do"), ("budget", "What a budget brings"), ("several", "Several outcomes"),
+            ("welfare", "What it is worth"), ("alternatives", "Alternatives"),
+        ),
+    ),
+    (
+        "For whom",
+        (
+            ("who", "Who gets what"), ("rule", "A small rule"), ("groups", "Group by group"),
+            ("explained", "One decision explained"), ("disagreement", "Close calls"),
+        ),
+    ),
+    (
+        "What could be wrong",
+        (
+            ("check", "What would break it?"), ("calibration", "Expected and found"), ("overlap", "Overlap"),
+            ("confounding", "Hidden confounding"), ("certificate", "Certificate"),
+        ),
+    ),
+    ("For the analyst", (("zeta", "Zeta path"), ("record", "For the record"))),
+)  # fmt: skip
+VIEWS = {"rule": "small_rule", "groups": "by_group"}  # sections whose names are not those of their part
 DIGITS = 10  # of the numbers that go to the script: more than any that are shown
 
 
@@ -36,7 +79,7 @@ def document(summary: Mapping[str, Any]) -> str:
     """One HTML document; see `gbpl.report.render`."""
     study = read(summary)
     views = {section.__name__: section(study) for section in SECTIONS}
-    script = _script()
+    script = _script(views)
     return template("page.html.jinja").render(
         **views,
         study=study,
@@ -44,16 +87,25 @@ def document(summary: Mapping[str, Any]) -> str:
         level=LEVEL,
         definitions=definitions(),
         legend=[(swatch(style), label) for style, label in zip(study.slots.styles, study.slots.labels, strict=True)],
+        contents=contents(study, views),
         costs=_adjustable_costs(study),
         rivals=rivals(study),
         tips=TIPS,
         glossary=GLOSSARY,
         number=number,
-        style=Verbatim(resource("style.css")),
+        style=Verbatim(lean(resource("style.css"))),
         script=Verbatim(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii"),
         figures=Verbatim(_json(_figures(study, views))),
     )
+
+
+def contents(study: Study, views: Mapping[str, Any]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The sections there are, by the question they answer: their ids and names."""
+    gone = {name for name in OPTIONAL if not views[VIEWS.get(name, name)]}
+    if study.data.get("feedback") == "logged":
+        gone -= {"overlap"}  # it is said there that nothing is known
+    return [(title, [(name, called) for name, called in listed if name not in gone]) for title, listed in CONTENTS]
 
 
 @cache
@@ -62,11 +114,11 @@ def template(name: str) -> jinja2.Template:
     import jinja2
 
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
+        loader=jinja2.FunctionLoader(resource), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     environment.filters |= {"count": count, "percent": percent, "plain": _plain}
-    return environment.from_string(resource(name))
+    return environment.get_template(name)
 
 
 class Verbatim:
@@ -84,8 +136,15 @@ def resource(name: str) -> str:
     return files("gbpl.report").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
-def _script() -> str:
-    body = "\n".join(resource(name) for name in SCRIPTS)
+def lean(code: str) -> str:
+    """Style or script without indents, empty lines and lines that are comments; no string there spans lines."""
+    lines = (line.strip() for line in code.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith(("//", "/*")))
+
+
+def _script(views: Mapping[str, Any]) -> str:
+    extras = [name for part, name in EXTRAS.items() if views[part]]
+    body = lean("\n".join(resource(name) for name in (*SCRIPTS, *extras))) + "start();\n"
     return f'\n(() => {{\n"use strict";\n{body}}})();\n'
 
 
@@ -125,7 +184,7 @@ def _figures(study: Study, views: Mapping[str, Any]) -> dict[str, Any]:
         "curve": None if curve is None else {"x": curve.x, "height": curve.height},
         "alternatives": [
             {key: item.get(key) for key in ("action", "value", "gain", "chance")}
-            | {"se": item.get("gain_se")}
+            | {"label": study.short(place), "se": item.get("gain_se")}
             | {"quantiles": item.get("gain_quantiles"), "share": item.get("share"), "mix": study.mix(place)}
             for place, item in enumerate(study.alternatives)
         ],
@@ -133,7 +192,10 @@ def _figures(study: Study, views: Mapping[str, Any]) -> dict[str, Any]:
         "reaches": study.reaches,
         "moments": study.summary.get("moments") if costs else None,
         "deferral": None if deferral is None else {"level": deferral["level"], "curve": deferral["curve"]},
+        "slots": study.slots.labels,
+        "budget": None if views["budget"] is None else views["budget"]["figures"] | {"start": views["budget"]["start"]},
         "groups": [] if views["calibration"] is None else views["calibration"]["groups"],
+        "advised": ADVISED,
         "patterns": PATTERNS,
         "verdicts": VERDICTS,
     }

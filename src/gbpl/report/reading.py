@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gbpl.report.bars import Slots
-from gbpl.report.numbers import amount, count, decimal_places, interval, two_digits
+from gbpl.report.numbers import amount, count, decimal_places, interval, percent, two_digits
 from gbpl.report.schema import check_summary
 from gbpl.report.svg import shorten
 from gbpl.runtime.json import plain
@@ -19,10 +19,12 @@ FORMAT = 1
 LEVEL = 0.95
 LONGEST_UNIT = 20
 LONGEST_NAME = 60  # letters of a name in a sentence; tables have all of it
+SHORT_NAME = 24  # letters of an alternative in the first pictures
 PARTS = (
     "title", "created", "data", "actions", "default", "welfare", "alternatives", "moments", "who", "tree",
     "disagreement", "review", "overlap", "sensitivity", "zeta_path", "calibration", "check", "certificate", "settings",
     "versions", "seconds", "bands", "unit", "reviewed", "warnings",
+    "budget", "small_rule", "by_group", "explained", "several",
 )  # fmt: skip
 DATA = (
     "source", "rows", "dropped", "feedback", "outcome", "action", "outcomes", "features", "controls", "propensity",
@@ -138,6 +140,15 @@ class Study:
 
     def gain_interval(self, place: int, level: float = LEVEL) -> tuple[float, float] | None:
         return interval(self.alternatives[place].get("gain_quantiles"), level)
+
+    def short(self, place: int) -> str:
+        """An alternative where there is little room: `call for all`."""
+        item = self.alternatives[place]
+        if item.get("action") is None:
+            return shorten(str(item.get("label")), SHORT_NAME)
+        share = item.get("share")
+        to_whom = "all" if share is None or share >= 1.0 else percent(share)
+        return f"{shorten(self.name(item['action']), SHORT_NAME - 8)} for {to_whom}"
 
     def name(self, action: Any) -> str:
         return self.names[action] if isinstance(action, int) and 0 <= action < len(self.actions) else "unknown"

@@ -13,13 +13,13 @@ from gbpl.report.intervals import GainRow, density_chart, density_curve, forest_
 from gbpl.report.markup import Sentence, Tag
 from gbpl.report.numbers import chance, count, exponent, number, percent, reach
 from gbpl.report.reading import LEVEL, Study
-from gbpl.report.tree import Branch, grown, rules
+from gbpl.report.rule import small_rule
+from gbpl.report.tree import fits_side_by_side, grown, rules
 
 __all__ = ["SHOWN", "alternatives", "decision", "disagreement", "welfare", "who"]
 
 SHOWN = 6  # features and propensities before the rest is folded away
 FOREST = 16  # alternatives in the forest plot; all are in the table
-WIDEST_TREE = 96  # letters that a desk has room for side by side
 
 
 def decision(study: Study) -> dict[str, Any]:
@@ -34,29 +34,19 @@ def decision(study: Study) -> dict[str, Any]:
     return {
         "advice": advice(study),
         "cautions": words.cautions(study.summary),
-        "usual": _over_default(study),
         "given": words.given(study.actions, study.names),
         "limited": words.limited(study.actions, study.names),
         "worth": Sentence(words.PATTERNS[pattern], values),
         "numbers": values,
         "verdict": Sentence(words.PATTERNS[key], gain),
         "verdict_gain": Sentence(words.PATTERNS[f"{key}_gain"], gain),
+        "verdict_short": Sentence(words.PATTERNS[f"short_{key}"], gain),
         "gain": gain,
         "key": key,
         "badge": badge,
         "compared": study.best is not None,
         "share_bar": _share_bar(study),
     }
-
-
-def _over_default(study: Study) -> dict[str, str] | None:
-    """The policy's gain over the default action, per row and in all."""
-    place = study.default_place
-    gain = None if place is None else study.alternatives[place].get("gain")
-    if place is None or gain is None:
-        return None
-    ends = span(study.gain_interval(place), study.places, study.unit.sign)
-    return ends | {"gain": study.money(gain, signed=True), "total": study.total(gain).removeprefix(", ")}
 
 
 def _verdict(study: Study) -> tuple[str, str, dict[str, str]]:
@@ -163,16 +153,17 @@ def _forest(study: Study) -> Tag | None:
 
 def who(study: Study) -> dict[str, Any]:
     features = [_feature(study, item) for item in study.summary.get("who") or []]
-    tree = study.summary.get("tree")
+    ruled = small_rule(study) is not None  # a rule with a price answers what a tree that imitates would
+    tree = None if ruled else study.summary.get("tree")
     root = grown(tree)
     return {
         "says": words.important(study.summary.get("who") or []) if features else None,
         "shown": features[:SHOWN],
         "folded": features[SHOWN:],
-        "tree_says": words.tree_words(tree),
+        "tree_says": None if ruled else words.tree_words(tree),
         "root": root if root is not None and root.depth > 0 else None,
         "reviewed": _is_reviewed(study),
-        "wide": root is not None and _fits_side_by_side(study, root),
+        "wide": root is not None and fits_side_by_side(root, study.names),
         "rules": rules(root) if root is not None and root.depth > 0 else [],
     }
 
@@ -181,13 +172,6 @@ def _is_reviewed(study: Study) -> bool:
     """Whether somebody asked for rows to be reviewed by a person."""
     level = (study.summary.get("disagreement") or {}).get("level")
     return bool(study.summary.get("reviewed")) or (level is not None and level < 1.0)
-
-
-def _fits_side_by_side(study: Study, root: Branch) -> bool:
-    """Whether a desk has room to draw the tree from the top down; else, and on a phone, it goes line by line."""
-    room = WIDEST_TREE // max(root.leaves, 1)
-    questions = [condition for rule in rules(root) for condition in rule.conditions]
-    return max(map(len, questions), default=0) <= 2 * room and max(map(len, study.names), default=0) <= 1.6 * room
 
 
 def _feature(study: Study, item: dict[str, Any]) -> dict[str, Any]:

@@ -45,14 +45,14 @@ class Scale:
     def down(self, value: float, height: float) -> float:
         return round(height * (1.0 - self.at(value)), 2)
 
-    def ticks(self) -> list[tuple[float, str]]:
-        """Round values and their labels, fewer where labels are long."""
+    def ticks(self, *, narrow: bool = False) -> list[tuple[float, str]]:
+        """Round values and their labels, fewer where labels are long or the chart is `narrow`."""
         if self.log:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             step = -(-(last - first + 1) // MOST_TICKS)
             return [(10.0**power, number(10.0**power)) for power in range(first, last + 1, max(step, 1))]
         many = _round_ticks(self.low, self.high, MOST_TICKS)
-        long = max((len(label) for _, label in many), default=0) > LONG_LABEL
+        long = narrow or max((len(label) for _, label in many), default=0) > LONG_LABEL
         return _round_ticks(self.low, self.high, FEW_TICKS) if long else many
 
 
@@ -82,10 +82,12 @@ def segment(x1: object, y1: float, x2: object, y2: float, class_: str, **more: o
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_, **more)
 
 
-def axis_below(scale: Scale, height: float, *, top: float = 0.0, grid: bool = True, inside: bool = True) -> Tag:
+def axis_below(
+    scale: Scale, height: float, *, top: float = 0.0, grid: bool = True, inside: bool = True, narrow: bool = False
+) -> Tag:
     """Labels under the plot, with lines up through it; `inside` where nothing is left for them beside it."""
     marks: list[Child] = []
-    for value, label in scale.ticks():
+    for value, label in scale.ticks(narrow=narrow):
         place = scale.at(value)
         turned = "start" if place < EDGE else "end" if place > 1.0 - EDGE else "middle"
         anchor = turned if inside else "middle"

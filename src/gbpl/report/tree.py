@@ -8,10 +8,11 @@ from typing import Any
 
 from gbpl.report.svg import shorten
 
-__all__ = ["Branch", "Rule", "grown", "rules"]
+__all__ = ["Branch", "Rule", "fits_side_by_side", "grown", "rules"]
 
 DEEPEST = 12
 LONGEST = 60  # letters of a feature in a question
+WIDEST = 96  # letters that a desk has room for side by side
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Rule:
 
 def grown(tree: dict[str, Any] | None) -> Branch | None:
     """The tree from its first node; None where there is none."""
-    nodes: Sequence[dict[str, Any]] = (tree or {}).get("nodes") or []
+    nodes = [node for node in (tree or {}).get("nodes") or [] if node]
     if not nodes:
         return None
     return _branch(nodes[0], {node["id"]: node for node in nodes}, DEEPEST)
@@ -86,3 +87,10 @@ def rules(branch: Branch, before: tuple[str, ...] = ()) -> list[Rule]:
     if branch.yes is None or branch.no is None or branch.question is None:
         return [Rule(before, branch)]
     return rules(branch.yes, (*before, branch.question)) + rules(branch.no, (*before, branch.otherwise))
+
+
+def fits_side_by_side(root: Branch, names: Sequence[str]) -> bool:
+    """Whether a desk has room to draw the tree from the top down; else, and on a phone, it goes line by line."""
+    room = WIDEST // max(root.leaves, 1)
+    questions = [condition for rule in rules(root) for condition in rule.conditions]
+    return max(map(len, questions), default=0) <= 2 * room and max(map(len, names), default=0) <= 1.6 * room

@@ -14,8 +14,9 @@ from gbpl.report.numbers import amount, count, of_rows, percent, two_digits
 from gbpl.report.svg import shorten
 
 __all__ = [
-    "GLOSSARY", "PATTERNS", "TIPS", "VERDICTS", "any_limited", "calibration_words", "cautions", "given", "important",
-    "limited", "listed", "propensity_words", "reviewed_words", "rival", "rivals", "tree_words", "verdict", "zeta_words",
+    "ADVISED", "GLOSSARY", "LEAST", "PATTERNS", "TIPS", "VERDICTS", "any_limited", "calibration_words", "cautions",
+    "given", "important", "limited", "listed", "propensity_words", "reviewed_words", "rival", "rivals", "tree_words",
+    "verdict", "zeta_words",
 ]  # fmt: skip
 
 VERDICTS = (  # from this chance on: key of the pattern, words of the badge
@@ -24,6 +25,7 @@ VERDICTS = (  # from this chance on: key of the pattern, words of the badge
     (0.1, "unsettled", "Not settled"),
     (0.0, "unlikely", "Probably not"),
 )
+ADVISED = " \u00b7 advised"
 LEAST = 0.005  # importance of a feature worth naming
 _BETTER = "{level} interval {low} to {high}; chance that it beats every {rivals}: {chance:b}"
 _OVER_DEFAULT = "({level} interval {low_d} to {high_d}; chance that it gains at all: {chance_d:b})"
@@ -65,6 +67,29 @@ PATTERNS = {
     "{costs:b} per {per}{settle}.",
     "and_worse": " The policy is not shown to do better than that.",
     "and_unshown": " It is not shown to beat {how}{best:name}{lot}.",
+    "options": "Gains over {default:name} for everybody, per {per}, with {level} intervals.",
+    "options_label": "Gain of the policy and of the best single actions over {default} for everybody, per {per}, with "
+    "{level} intervals, around a line at zero.",
+    "whom_policy": "",
+    "whom_single": "Everybody alike, by this advice. ",
+    "whom_default": "Nothing changes, by this advice. ",
+    "whom_gather": "Nothing changes for now, by this advice. ",
+    "whom_unknown": "",
+    "brings_policy": "{option:name} over {default:name} for everybody, per {per}",
+    "brings_single": "{option:name} over {default:name} for everybody, per {per}",
+    "brings_default": "what the policy would gain over {default:name} for everybody, per {per}",
+    "brings_gather": "what the policy would gain over {default:name} for everybody, per {per}",
+    "brings_same": "nothing new is done; this is what fits without part of the rows gain over {default:name} for "
+    "everybody, per {per}",
+    "brings_unknown": "the policy over {default:name} for everybody, per {per}",
+    "short_clear": ": {gain:b} per {per} ({level} interval {low} to {high}).",
+    "short_likely": ": {gain:b} per {per} ({level} interval {low} to {high}).",
+    "short_unsettled": ": {gain:b} per {per} ({level} interval {low} to {high}).",
+    "short_unlikely": ": {gain:b} per {per} ({level} interval {low} to {high}).",
+    "short_same": ".",
+    "short_unknown": ".",
+    "bars_label": "Mean outcome: {first} {before}, {second} {after}.",
+    "dots_label": "20 equally likely values of the gain over {how}{best}{lot}: {above} are above zero.",
     "review": "{count:b} of {rows} rows ({share}) are close calls, with a disagreement above {threshold}: "
     "have a person look at them.",
     "review_none": "No row has a disagreement above {threshold}: there are no close calls to look at.",
@@ -78,6 +103,11 @@ PATTERNS = {
     "are close calls, and what it would cost if all of them got {default:name}.",
     "bad_cost": "{action:name}: a cost must be a number of {least} or more; {before:b}, that of the fit, is used. ",
     "groups": "In {inside:b} of {groups:b} groups, the {level} interval of the gain contains the expected gain.",
+    "budget": "With {budget:b} in all, {spend} per {per}, the gain over {default:name} for everybody is {gain:b} per "
+    "{per}, {total:b} in all. The band for all budgets together runs from {low} to {high} per {per} ({level}). The "
+    "last place brings {price:b} for each unit of money.",
+    "budget_label": "Gain in all against the budget in all, with a band ({level}). At {budget}: {total}.",
+    "bad_budget": "A budget must be a number from 0 to {most}; {budget} is shown.",
     "density_label": "Curve of plausible values of what the policy is worth: estimate {value}, {level} interval "
     "{low} to {high}.",
     "forest_label": "What the policy gains over each alternative, with {level} intervals, around a line at zero. "
