@@ -201,7 +201,7 @@ class NumpyPolicy:
 
     def _prices(self, X: Any, group: Any) -> tuple[Float[np.ndarray, "*row action"] | None, dict[str, int]]:
         """Prices of the actions by the rule, in each row where it has them by group; how many rows have no group."""
-        groups, X = self.rule.groups, _as_table(X)
+        groups, X = self.rule.groups, as_table(X)
         prices = np.array(self.rule.prices) if self.gain is not None and any(self.rule.prices) else None
         if groups is None or self.gain is None:
             return prices, {}
