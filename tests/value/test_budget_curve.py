@@ -208,6 +208,27 @@ def test_errors_of_points_are_those_over_samples(count, estimated):
     assert_allclose(np.mean(errors, axis=0), 0.0, atol=0.3)
 
 
+def test_a_budget_that_is_met_takes_the_luck_of_cheap_rows_out_of_the_error():
+    """Outcomes are known and costs vary: the gain at a budget varies by s_i - m c_i, not by s_i."""
+    rng = np.random.default_rng(12)
+
+    def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
+        x = rng.normal(size=(n, 2))
+        return np.column_stack([np.zeros(n), 2.0 + 0.5 * x[:, 0]]), np.column_stack(
+            [np.zeros(n), np.exp(0.7 * x[:, 1])]
+        )
+
+    gain, cost = rows(100_000)
+    true, errors, ignored = follow(upgrades(gain, cost), cost).means(gain, np.array([0.3])), [], []
+    for _ in range(200):
+        gain, cost = rows(300)
+        curve, paths = budget_curve(gain, cost, gain, budgets=np.array([0.0, 0.3]))
+        errors.append((curve.gain[1] - true[0]) / curve.se[1])
+        ignored.append((curve.gain[1] - true[0]) / (np.std(paths[0].rows(gain, curve.spend)[:, 1]) / np.sqrt(300)))
+    assert 0.85 < np.std(errors) < 1.15
+    assert np.std(ignored) < 0.8
+
+
 def test_points_apart_tell_no_few_rows_apart():
     gain, cost, scores = problem(8, 150, 4)
     curve = budget_curve(gain, cost, scores)[0].apart(10)

@@ -75,8 +75,8 @@ def within(
     actions = policy.actions_
     number = _default_number(actions.tolist(), default)
     gain = policy.expected_gain(X, default=default)
-    posterior = policy.posterior()
-    drawn = None
+    training, drawn = policy.training("use budget_rule with its expected gains"), None
+    posterior = training.posterior() if training.averages else None
     if isinstance(posterior, CommitteePosterior):
         drawn = np.concatenate([part for _, part in posterior.effects(X, draws=draws, seed=seed)], axis=1)
     table = budget_cost(cost, actions, len(gain), number)

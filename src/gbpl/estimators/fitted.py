@@ -401,7 +401,8 @@ class FittedPolicy(Policy):
         """Who of these rows gets what of a total `budget`, the price of the last place, and what is spent.
 
         `cost` is as in `budget_curve`, for these rows. `decisions.inclusion` is the posterior probability that a row
-        is in: the share of draws by which it gets another action than the default one, each within the same budget.
+        is in: the share of draws by which it gets another action than the default one, each within the same budget;
+        None where zetas are not averaged.
         """
         check_is_fitted(self)
         return within(self, X, budget, cost=cost, default=default, draws=draws, seed=seed)
