@@ -29,7 +29,9 @@ from gbpl.cli.console import as_json_text, verbatim
 from gbpl.runtime.files import replacing, together, write_text
 from gbpl.version import __version__
 
-COMMANDS = ("demo", "fit", "check", "decide", "evaluate", "compare", "watch", "report", "datasets", "reproduce")
+COMMANDS = (
+    "demo", "fit", "check", "decide", "evaluate", "compare", "watch", "export", "report", "datasets", "reproduce",
+)  # fmt: skip
 TRIAL = people(240)
 ROLES = ("--outcome", "earnings", "--action", "arm", "--propensity", "1/2")
 

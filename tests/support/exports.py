@@ -25,7 +25,7 @@ ENCODER = Encoder(
         NumberColumn("vip", 1.0, True, True),
         CategoryColumn("région", LEVELS, True, True),
         CategoryColumn("sex", ("f", "m"), False, False),
-        CategoryColumn("town", ("Bonn", "Ulm", "Köln"), True, False),
+        CategoryColumn("town", ("Bonn", "Köln", "Ulm"), True, False),
         CategoryColumn("door", ("web",), False, True),
     )
 )
@@ -52,12 +52,18 @@ def people(rows: int, seed: int = 0) -> dict[str, np.ndarray]:
     }
 
 
+def _asked(rng: np.random.Generator, kinds: list[str], count: int) -> np.ndarray:
+    """Features to ask about: numbers twice as often as all others."""
+    numbers = np.flatnonzero(np.array(kinds) == "number")[:2]
+    return np.where(rng.random(count) < 0.67, rng.choice(numbers, count), rng.integers(len(kinds), size=count))
+
+
 def random_tree(depth: int, seed: int, actions: int = 3, encoder: Encoder | None = ENCODER, width: int = 2) -> Tree:
     """A whole tree of random questions, about numbers and about marks and levels."""
     rng = np.random.default_rng([seed, depth])
     kinds = ["number"] * width if encoder is None else encoder.kinds
     inner, nodes = 2**depth - 1, 2 ** (depth + 1) - 1
-    feature = np.where(np.arange(nodes) < inner, rng.integers(len(kinds), size=nodes), LEAF)
+    feature = np.where(np.arange(nodes) < inner, _asked(rng, kinds, nodes), LEAF)
     cuts = [
         np.nan if number == LEAF else rng.choice(CUTS) if kinds[number] == "number" else rng.choice([0.5, 0.0])
         for number in feature.tolist()
@@ -71,19 +77,24 @@ def random_card(conditions: int, seed: int, actions: int, encoder: Encoder | Non
     """A scorecard of few points, so that many rows have as many of two actions."""
     rng = np.random.default_rng([seed, conditions])
     kinds = ["number"] * 2 if encoder is None else encoder.kinds
-    feature = rng.integers(len(kinds), size=conditions)
+    feature = _asked(rng, kinds, conditions)
     cuts = np.array([rng.choice(CUTS) if kinds[number] == "number" else 0.5 for number in feature])
     return Scorecard(feature, cuts, rng.integers(-2, 3, (conditions, actions)), rng.integers(-1, 2, actions))
 
 
 def small_rules() -> dict[str, SmallRule]:
-    names, labels = tuple(ENCODER.names), np.array(LABELS, object)
+    names, labels, nan = tuple(ENCODER.names), np.array(LABELS, object), np.nan
+    stump = Tree.of([2, LEAF, LEAF], [0.1, nan, nan], [1, -1, -1], [2, -1, -1], [-1, 0, 1])
+    card = Scorecard(
+        np.array([0, 2, 2, 4, 7]), np.array([34.5, 0.1, 1.0 / 3.0, 0.5, 0.5]),
+        np.array([[0, 2], [0, -2], [0, 1], [0, -1], [0, 1]]), np.array([0, -1]),
+    )  # fmt: skip
     return {
-        "one action": SmallRule(Tree.of([LEAF], [np.nan], [-1], [-1], [2]), labels, names, ENCODER),
-        "tree of depth 1": SmallRule(random_tree(1, 3), labels, names, ENCODER),
+        "one action": SmallRule(Tree.of([LEAF], [nan], [-1], [-1], [2]), labels, names, ENCODER),
+        "tree of depth 1": SmallRule(stump, labels, names, ENCODER),
         "tree of depth 4": SmallRule(random_tree(4, 1), labels, names, ENCODER),
         "tree of depth 6": SmallRule(random_tree(6, 2), labels, names, ENCODER),
-        "scorecard of 2": SmallRule(random_card(5, 0, 2), np.array([7, 3]), names, ENCODER),
+        "scorecard of 2": SmallRule(card, np.array([7, 3]), names, ENCODER),
         "scorecard of 3": SmallRule(random_card(6, 1, 3), labels, names, ENCODER),
     }
 
@@ -159,9 +170,10 @@ def json_logic(rule: Any, row: dict[str, Any]) -> Any:
                 if json_logic(condition, row):
                     return json_logic(then, row)
             return json_logic(given[-1], row) if len(given) % 2 else None
-        case "and" | "or":
-            made = [json_logic(part, row) for part in given]
-            return all(made) if operation == "and" else any(made)
+        case "and":
+            return all(json_logic(part, row) for part in given)
+        case "or":
+            return any(json_logic(part, row) for part in given)
     values = [json_logic(part, row) for part in given]
     match operation:
         case "===":

@@ -17,6 +17,7 @@ from gbpl.cli.data import datasets
 from gbpl.cli.decide import decide
 from gbpl.cli.demo import demo
 from gbpl.cli.evaluate import compare, evaluate
+from gbpl.cli.export import export
 from gbpl.cli.fit import fit
 from gbpl.cli.report import report
 from gbpl.cli.reproduce import reproduce
@@ -43,6 +44,10 @@ EXAMPLES = {
     "watch": [
         "gbpl watch policy.gbpl log.parquet --outcome-range 0 1 --propensity chance --report watch.html",
         "gbpl watch policy.gbpl log.parquet && ./deploy",
+    ],
+    "export": [
+        "gbpl export gbpl-result/policy.gbpl --to sql --table customers --keep id -o decide.sql",
+        "gbpl export gbpl-result/rule.json --to json --flag offer -o flags.json",
     ],
     "report": ["gbpl report gbpl-result/policy.gbpl -o report.html"],
     "datasets": ["gbpl datasets", "gbpl datasets nsw -o nsw.csv"],
@@ -141,7 +146,7 @@ def _app() -> typer.Typer:
         version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
     ) -> None: ...
 
-    for command in (demo, fit, check, decide, evaluate, compare, watch, report, datasets, reproduce):
+    for command in (demo, fit, check, decide, evaluate, compare, watch, export, report, datasets, reproduce):
         examples = "\n\n".join(f"  {line}" for line in EXAMPLES[command.__name__])
         app.command(cls=_ManyValues, epilog=f"Example:\n\n{examples}", context_settings=SHORT_HELP)(command)
     return app

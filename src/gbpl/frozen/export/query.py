@@ -12,6 +12,7 @@ from gbpl.frozen.export.language import Features
 from gbpl.frozen.export.members import raw_outputs
 from gbpl.frozen.export.subject import feature_columns
 from gbpl.frozen.policy import NumpyPolicy
+from gbpl.models.numpy_form import Forests
 from gbpl.squashing import NO_PROBABILITY, gap_doubt
 from gbpl.tables.features import NumberColumn
 
@@ -76,12 +77,13 @@ def _standardized(chain: Chain, policy: NumpyPolicy, table: str, keep: Sequence[
     # Rows without a score get zeros, of which nothing comes that a database refuses to compute.
     names = list(made) if policy.columns is None else [f"gbpl_z{number}" for number in policy.columns.tolist()]
     x = chain.step({z: f"CASE WHEN gbpl_fine = 1 THEN {z} ELSE 0.0e0 END" for z in names})
-    chain.carried += x
     if not dialect.lists:
+        chain.carried += x
         return Units(x, None)
-    (packed,) = chain.step({"gbpl_x": f"[{', '.join(x)}]"})
-    chain.carried.append(packed)
-    return Units(x, packed)
+    trees = any(isinstance(part.form, Forests) for part in policy.parts)  # ask for one number at a time
+    (packed,) = chain.step({"gbpl_x": f"[{', '.join(x)}]"}, x if trees else ())
+    chain.carried += [packed, *(x if trees else ())]
+    return Units(x if trees else [f"{packed}[{number}]" for number in range(1, len(x) + 1)], packed)
 
 
 # -- the committee ----------------------------------------------------------------------------------------------------
