@@ -63,7 +63,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "sensitivity": reading.summary["sensitivity"],
         "certificate": summary["certificate"],
         "check": summary["check"],
-        "several": summary["several"],
+        "several": summary.get("several"),
         "files": {name: str(path) for name, path in files.items()},
         "seconds": summary["seconds"],
         "versions": summary["versions"],
@@ -94,7 +94,7 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
             console.say(verbatim(sentence))
     _close_calls(console, study, reading)
     console.print()
-    if summary["several"] is not None:
+    if summary.get("several") is not None:
         print_several(console, summary["several"])
     _alternatives(console, reading)
     _who(console, reading)
