@@ -133,8 +133,8 @@ class Training:
             sum_a (delta_a(x) - delta_a^held(x)) theta_a(x),
 
         which is added to each row's value; half of its mean is allowed for in the error, as no row has checked it. Not
-        so for decisions that are not the policy's `own`, such as those within a capacity, nor for one of several
-        outcomes, of whose effects there is no posterior.
+        so for decisions that are not the policy's `own`, such as those within a capacity. For one of several outcomes,
+        of whose effects there is no posterior, theta are its predicted means; with full feedback nothing is added.
         """
         key = estimator, rule
         if key not in self._dependence:
@@ -147,7 +147,7 @@ class Training:
                 return _played(scores, held.unit[rows, None], rule)
 
             self._dependence[key] = fold_dependence(held.gain, held.covariance, single, play)
-        more = self._more(rule) if own and self.judged is None else np.zeros(len(value.influence))
+        more = self._more(rule) if own else np.zeros(len(value.influence))
         mean = float(np.average(more, weights=value.weights))
         return replace(
             value, influence=value.influence + more, dependence=self._dependence[key], allowance=0.5 * abs(mean),
@@ -169,7 +169,14 @@ class Training:
         theta = mean.deviation(committee) * mean.unit
         units = np.full((len(theta), 1), mean.unit), held.unit[:, None]
         ours, theirs = (_played(part, unit, rule) for part, unit in zip((theta, held.gain), units, strict=True))
-        return np.sum((ours - theirs) * theta, axis=1) / fit.effect.doubt
+        expected = theta / fit.effect.doubt if self.judged is None else self._expected()
+        return np.sum((ours - theirs) * expected, axis=1)
+
+    def _expected(self) -> Float[np.ndarray, "row action"]:
+        """Predicted mean of each action, net of costs, of one of several outcomes; zero where nothing predicts it."""
+        if self.nuisances is None or self.nuisances.outcome_mean is None:
+            return np.zeros(self.feedback.outcomes.shape)
+        return self.nuisances.pseudo_outcomes("dr", correction=0.0)
 
     def sensitivity(self, baseline: Any, gammas: Sequence[float], level: float, policy: Any = None) -> Sensitivity:
         """Bounds of the untouched policy's value, or another's, under hidden confounding."""
