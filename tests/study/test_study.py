@@ -29,7 +29,7 @@ KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "unit", "welfare", "alternatives", "bands",
     "moments", "who", "tree", "disagreement", "review", "reviewed", "budget", "overlap", "sensitivity", "zeta_path",
     "calibration", "certificate",
-    "settings", "versions", "seconds", "check", "warnings", "by_group", "small_rule", "advice",
+    "settings", "versions", "seconds", "check", "warnings", "several", "by_group", "small_rule", "explained", "advice",
 ]  # fmt: skip
 
 
@@ -482,6 +482,7 @@ def test_every_summary_is_plain_json(name):
         assert item["capacity"] is None or item["share"] <= item["capacity"]
     for part in summary["who"]:
         assert sum(one["rows"] for one in part["bins"]) == N
+    assert summary["several"] is None
     assert (summary["overlap"] is None) == ("outcomes" in given)
     assert (summary["sensitivity"] is None) == (given.get("propensity", 1) is not None)
     assert all(0.0 <= item["chance"] <= 1.0 for item in summary["alternatives"])

@@ -66,7 +66,7 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "certificate": summary["certificate"],
         "small_rule": summary["small_rule"],
         "check": summary["check"],
-        "several": summary["several"],
+        "several": summary.get("several"),
         "by_group": summary.get("by_group"),
         "files": {name: str(path) for name, path in files.items()},
         "seconds": summary["seconds"],
@@ -100,7 +100,7 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
         console.say(verbatim(sentence))
     _close_calls(console, study, reading)
     console.print()
-    if summary["several"] is not None:
+    if summary.get("several") is not None:
         print_several(console, summary["several"])
     _alternatives(console, reading)
     _who(console, reading)

@@ -135,8 +135,9 @@ class Training:
 
         of which one and a half times is added to each row's value, because posterior means are shrunk
         (docs/calibration.md); half of what is added is allowed for in the error, as no row has checked it. Not so for
-        decisions that are not the policy's `own`, such as those within a capacity, nor for one of several outcomes, of
-        whose effects there is no posterior.
+        decisions that are not the policy's `own`, such as those within a capacity. For one of several outcomes, of
+        whose effects there is no posterior, theta are its predicted means, and it is added once; with full feedback
+        nothing is added.
         """
         key = estimator, rule
         if key not in self._dependence:
@@ -149,7 +150,7 @@ class Training:
                 return _played(scores, held.unit[rows, None], rule)
 
             self._dependence[key] = fold_dependence(held.gain, held.covariance, single, play)
-        more = self._more(rule) if own and self.judged is None else np.zeros(len(value.influence))
+        more = self._more(rule) if own else np.zeros(len(value.influence))
         mean = float(np.average(more, weights=value.weights))
         return replace(
             value, influence=value.influence + more, dependence=self._dependence[key], allowance=0.5 * abs(mean),
@@ -200,7 +201,14 @@ class Training:
         effect = self.fit.effect
         if effect is None:
             return np.zeros(len(ours))
-        return EXTRAPOLATED * np.sum((ours - theirs) * self._effects, axis=1) / effect.doubt
+        expected = EXTRAPOLATED * self._effects / effect.doubt if self.judged is None else self._expected()
+        return np.sum((ours - theirs) * expected, axis=1)
+
+    def _expected(self) -> Float[np.ndarray, "row action"]:
+        """Predicted mean of each action, net of costs, of one of several outcomes; zero where nothing predicts it."""
+        if self.nuisances is None or self.nuisances.outcome_mean is None:
+            return np.zeros(self.feedback.outcomes.shape)
+        return self.nuisances.pseudo_outcomes("dr", correction=0.0)
 
     def sensitivity(self, baseline: Any, gammas: Sequence[float], level: float, policy: Any = None) -> Sensitivity:
         """Bounds of the untouched policy's value, or another's, under hidden confounding."""
