@@ -7,6 +7,7 @@ from .sensitivity import plot_sensitivity
 from .studies import plot_coverage, plot_eta, plot_reliability, plot_zeta_path
 
 __all__ = [
-    "plot_by_group", "plot_coverage", "plot_disagreement", "plot_eta", "plot_gain", "plot_groups", "plot_overlap", "plot_reliability",
-    "plot_rule", "plot_score_at", "plot_scores", "plot_sensitivity", "plot_threshold", "plot_welfare", "plot_zeta_path",
+    "plot_by_group", "plot_coverage", "plot_disagreement", "plot_eta", "plot_gain", "plot_groups", "plot_overlap",
+    "plot_reliability", "plot_rule", "plot_score_at", "plot_scores", "plot_sensitivity", "plot_threshold",
+    "plot_welfare", "plot_zeta_path",
 ]  # fmt: skip
