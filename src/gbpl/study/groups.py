@@ -233,11 +233,12 @@ def _noted(asked: AskedGroups, found: Bounded) -> list[str]:
     notes = []
     if not found.prices.any():
         notes.append(f"the policy is within the bound between groups of {asked.column!r} by itself: it has no price")
-    if found.chance is not None and found.chance > 1.0 - HELD:
+    low, high = float(np.nanmin(found.reached)), float(np.nanmax(found.reached))
+    if asked.of == "shares" and (low > np.nanmax(found.free) or high < np.nanmin(found.free)):
         notes.append(
-            f"the rows are too few to say that the shares of the groups of {asked.column!r} differ by at most "
-            f"{asked.bound:g} on new rows: the chance that they do not is {found.chance:.0%}; a larger bound, fewer "
-            "groups or more rows would do"
+            f"the rows are too few to keep the shares of the groups of {asked.column!r} within {asked.bound:g} of each "
+            f"other on new rows, unless nearly all or nearly none are treated: it is {low:.0%} to {high:.0%} of each "
+            "group; a larger bound, fewer groups or more rows would cost less"
         )
     return notes
 
