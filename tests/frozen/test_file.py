@@ -36,7 +36,7 @@ from gbpl import (
     Splines,
 )
 from gbpl.decisions.capacity import capacity_prices, priced_action
-from gbpl.decisions.decisions import Rule
+from gbpl.decisions.decisions import GroupPrices, Rule
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.feedback.content import column_order
 from gbpl.fitting.apply import Mixed, Mixture, combined_deviation, member_policies, policy_of_deviation
@@ -47,6 +47,7 @@ from gbpl.models.adapters import as_model
 from gbpl.models.basis import spline_curves
 from gbpl.models.numpy_form import Forests, Networks
 from gbpl.squashing import SQUASHINGS, simplex_projection
+from gbpl.tables.parts import Parts
 
 N = 410
 rng = np.random.default_rng(3)
@@ -746,6 +747,50 @@ def test_hostile_settings_of_a_part_are_refused(file, tmp_path, name):
     (part,) = json.loads(header["policy"])["parts"]
     forged(tmp_path / "p", header, arrays, parts=[part | HOSTILE[name]])
     with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+        gbpl.load(tmp_path / "p")
+
+
+@pytest.mark.parametrize("name", ["three", "three, given"])
+def test_prices_by_group_are_those_of_each_row(name):
+    """In each group, actions and shares of draws are as by a rule with that price of every action but the default."""
+    policy, city = fitted(name).frozen(draws=100), np.array(["a", "b"])[np.arange(len(NEW)) % 2]
+    groups = GroupPrices("city", Parts.of(city), (0.3, -0.2))
+    made = policy.with_study(rule=Rule(1, groups=groups), encoder=None, summary=None).decide(NEW, group=city)
+    for level, price in (("a", 0.3), ("b", -0.2)):
+        rule = Rule(1, prices=(price, 0.0, price))
+        alone = policy.with_study(rule=rule, encoder=None, summary=None).decide(NEW)
+        own = city == level
+        assert_array_equal(made.action[own], alone.action[own])
+        assert_array_equal(made.draw_share[own], alone.draw_share[own])
+        assert (alone.action[own] != policy.decide(NEW).action[own]).any(), "a price that changes nothing"
+
+
+HOSTILE_GROUPS = {
+    "no prices": None,
+    "no table": ["city"],
+    "no column": {"column": None},
+    "a price too few": {"prices": [0.1]},
+    "a price that is no number": {"prices": [0.1, "x"]},
+    "no parts": {"parts": None},
+    "parts without names": {"parts": {"names": []}},
+}
+
+
+def test_prices_by_group_have_a_format_of_their_own(file, tmp_path):
+    header, arrays = header_of(file)
+    rule = json.loads(header["policy"])["rule"]
+    parts = Parts.of(np.array(["a", "b"] * 10)).to_json()
+    groups = {"column": "city", "parts": parts, "prices": [0.1, -0.2]}
+    newer = header | {"format": 5}
+    forged(tmp_path / "p", newer, arrays, rule=rule | {"groups": groups})
+    assert gbpl.load(tmp_path / "p").rule.groups.prices == (0.1, -0.2)
+    for change in HOSTILE_GROUPS.values():
+        wrong = groups | change if isinstance(change, dict) else change
+        forged(tmp_path / "p", newer, arrays, rule=rule | {"groups": wrong})
+        with pytest.raises(SavedPolicyError, match="damaged, or was never a policy"):
+            gbpl.load(tmp_path / "p")
+    forged(tmp_path / "p", header, arrays, rule=rule | {"groups": groups})  # which an older gbpl would not look at
+    with pytest.raises(SavedPolicyError, match="it does not have the prices of its format"):
         gbpl.load(tmp_path / "p")
 
 

@@ -15,9 +15,12 @@ from support.policies import small_study_net
 import gbpl
 from gbpl.cli.console import stdout
 from gbpl.cli.messages import print_study
+from gbpl.decisions.decisions import Rule
+from gbpl.decisions.gain import GainSlope
+from gbpl.feedback.read import TableFeedback
 from gbpl.report.schema import check_summary
 from gbpl.study.decide_file import decide_file
-from gbpl.study.groups import AskedGroups
+from gbpl.study.groups import AskedGroups, bounded_rule
 from gbpl.tables.frames import TableError
 
 N = 300
@@ -149,6 +152,25 @@ def test_a_group_that_must_not_decide_still_has_a_price(tmp_path):
     FRAME.to_csv(data, index=False)
     decide_file(study.policy, data, tmp_path / "out.csv")
     assert_array_equal(pd.read_csv(tmp_path / "out.csv")["action"], study.decisions.action)
+
+
+def test_where_nobody_is_known_to_gain_nobody_is_treated(bounded, monkeypatch):
+    """A slope of zero: there is no order by which some could be left out."""
+    policy = bounded.fitted
+    monkeypatch.setattr(policy, "gain_slope_", GainSlope(0.0, 1.0))
+    feedback, features = policy.training("").nuisances.feedback, bounded.policy.encoder.apply(FRAME)[0]
+    data, frozen = TableFeedback(feedback, features, np.ones(N, bool), []), policy.frozen(draws=0)
+    free = np.argmax(policy.training("").untouched, axis=1)
+    for asked in (AskedGroups(("city",), "city", 0.3), AskedGroups(("city",), "city", 0.3, "gains")):
+        found = bounded_rule(policy, frozen, data, FRAME, Rule(1), free, asked, 10, [])
+        decided = frozen.with_study(rule=found.rule, encoder=None, summary=None).decide(features, group=FRAME["city"])
+        assert (decided.action == "none").all()
+        assert (found.decided == 1).all()
+        assert found.found.gap == 0.0
+        assert found.price.estimate > 0.0
+    wide = bounded_rule(policy, frozen, data, FRAME, Rule(1), free, AskedGroups(("city",), "city", 0.999), 10, [])
+    assert wide.rule.groups is None
+    assert_array_equal(wide.decided, free)
 
 
 def test_without_groups_there_is_nothing():

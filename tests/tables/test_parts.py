@@ -13,6 +13,7 @@ from gbpl.tables.parts import OTHER, Parts
 rng = np.random.default_rng(0)
 COLUMNS = {
     "numbers": rng.normal(size=300),
+    "whole numbers": rng.integers(18, 40, 300),
     "few numbers": rng.integers(0, 3, 300),
     "numbers with gaps": np.where(rng.random(300) < 0.2, np.nan, rng.lognormal(8.0, 1.0, 300)),
     "few gaps": np.where(np.arange(300) < 3, np.nan, rng.normal(size=300)),
@@ -37,8 +38,9 @@ def test_parts_have_enough_rows_and_find_them_again(name):
     assert (again.place(values) == place).all()
 
 
-def test_cuts_are_those_of_the_names():
-    values = COLUMNS["numbers"]
+@pytest.mark.parametrize("column", ["numbers", "whole numbers"])
+def test_cuts_are_those_of_the_names(column):
+    values = COLUMNS[column]
     parts = Parts.of(values)
     place = parts.place(values)
     for at, name in enumerate(parts.names):

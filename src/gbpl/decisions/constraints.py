@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Bounded", "bounded_at_level", "bounded_prices", "capped_prices", "gap_chance"]
 
 AIMS = np.linspace(1.0, 0.0, 41)  # of the bound, tried in this order
+TRIED = np.linspace(0.0, 1.0, 401)  # lower ends of windows, where the best one is not known well enough
 DRAWS = 4_000
 ROUNDING = 1e-9  # of a share
 
@@ -87,9 +88,10 @@ def _curve(
     return _Curve(share[kept], gain[kept], price[kept], int(np.searchsorted(kept, count)), float(weight.sum()))
 
 
-def _within_shares(curves: Sequence[_Curve], bound: float) -> list[int]:
-    """The end of each group in the window of shares with the largest total gain; nobody at all is always possible."""
-    lower = np.unique(np.concatenate([curve.share for curve in curves]))
+def _windows(
+    curves: Sequence[_Curve], bound: float, lower: Float[np.ndarray, " window"]
+) -> tuple[Float[np.ndarray, " window"], Int[np.ndarray, "group window"]]:
+    """Total gain of windows of shares by their lower ends, -inf for impossible ones, and the end of each group."""
     total, fine, ends = np.zeros(len(lower)), np.ones(len(lower), bool), []
     for curve in curves:
         low = np.searchsorted(curve.share, lower - ROUNDING)
@@ -97,8 +99,14 @@ def _within_shares(curves: Sequence[_Curve], bound: float) -> list[int]:
         fine &= low <= high
         ends.append(np.clip(np.clip(curve.free, low, high), 0, len(curve.share) - 1))
         total += curve.weight * curve.gain[ends[-1]]
-    best = int(np.argmax(np.where(fine, total, -np.inf)))
-    return [int(end[best]) for end in ends]
+    return np.where(fine, total, -np.inf), np.array(ends)
+
+
+def _within_shares(curves: Sequence[_Curve], bound: float) -> list[int]:
+    """The end of each group in the window of shares with the largest total gain; nobody at all is always possible."""
+    total, ends = _windows(curves, bound, np.unique(np.concatenate([curve.share for curve in curves])))
+    made: list[int] = ends[:, int(np.argmax(total))].tolist()
+    return made
 
 
 def bounded_prices(
@@ -205,18 +213,21 @@ def bounded_at_level(
     """Prices at which shares of new rows differ by more than `bound` with a chance of at most 1 - level.
 
     On these rows the gap is kept to a smaller `aim`, by as much as their shares are uncertain; it is the largest that
-    does, or where none does, that with the smallest chance. `independent` is how many independent rows each group has.
+    does. Where the rows are too few for that, all groups get nearly the same share, the best of those that are near
+    enough to nobody or everybody to be known so well. `independent` is how many independent rows each group has.
     """
-    best: Bounded | None = None
     curves = _curves(gain, place, len(independent), default, weights, rounding)
     row = min(bound, 1.0 / float(independent.min()))  # below it there is hardly a window with shares of all groups
     for aim in dict.fromkeys(max(bound * part, row) for part in AIMS.tolist()):
         ends = dict(zip(curves, _within_shares(list(curves.values()), aim), strict=True))
         made = _bounded(curves, ends, len(independent), aim, "share")
         chance = gap_chance(made.reached, independent, bound, inflation)
-        if best is None or chance < (best.chance or 0.0):
-            best = replace(made, chance=chance)
+        if chance <= 1.0 - level:
+            return replace(made, chance=chance)
+    total, at = _windows(list(curves.values()), row, TRIED)
+    for window in np.argsort(-total, kind="stable").tolist():
+        made = _bounded(curves, dict(zip(curves, at[:, window].tolist(), strict=True)), len(independent), row, "share")
+        chance = gap_chance(made.reached, independent, bound, inflation)
         if chance <= 1.0 - level:
             break
-    assert best is not None
-    return best
+    return replace(made, chance=chance)

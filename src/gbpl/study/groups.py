@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.decisions.constraints import Bounded, bounded_at_level, bounded_prices, capped_prices
+from gbpl.decisions.constraints import Bounded, bounded_at_level, bounded_prices, capped_prices, gap_chance
 from gbpl.decisions.decisions import GroupPrices, Rule
 from gbpl.estimators.gbplnet import GBPLNet
 from gbpl.estimators.groups import price_of
@@ -23,6 +23,7 @@ from gbpl.tables.parts import Parts
 from gbpl.tables.roles import Roles
 from gbpl.value.by_group import independent_rows, value_in
 from gbpl.value.estimate import Value
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -126,15 +127,21 @@ def bounded_rule(
     gain = frozen.with_study(rule=rule, encoder=None, summary=None).expected_gain(data.features)[data.kept]
     common: dict[str, Any] = {"default": default, "weights": feedback.weights, "rounding": slope.slope * ROUNDING}
     outside = _Outside(policy, place, count, default, free, feedback.weights, slope.slope * ROUNDING)
-    if asked.of == "gains":
-        cap = outside.cap(asked.bound)
-        found = capped_prices(gain, place, cap, count=count, **common)
+    independent = np.array([independent_rows(place == g, feedback.weights, feedback.groups) for g in range(count)])
+    if slope.slope == 0.0:
+        own = deterministic(frozen.predict_proba(data.features)[data.kept])
+        found = outside.unordered(own, asked, independent)
+    elif asked.of == "gains":
+        found = capped_prices(gain, place, outside.cap(asked.bound), count=count, **common)
     else:
-        inside = [independent_rows(place == g, feedback.weights, feedback.groups) for g in range(count)]
         found = bounded_at_level(
-            gain, place, asked.bound, independent=np.array(inside), level=HELD, inflation=LEARNED, **common
+            gain, place, asked.bound, independent=independent, level=HELD, inflation=LEARNED, **common
         )
-    decided, row_prices = outside.decided(asked.of, found.aim) if found.prices.any() else (free, np.zeros(len(free)))
+    decided, row_prices = free, np.zeros(len(free))
+    if found.prices.any() and slope.slope == 0.0:
+        decided, row_prices = np.full(len(free), default), np.full(len(free), np.inf)
+    elif found.prices.any():
+        decided, row_prices = outside.decided(asked.of, found.aim)
     unit = slope.slope if policy.effect_ is None and slope.slope > 0.0 else 1.0
     table = GroupPrices.table(row_prices / unit, np.arange(len(free)), gain.shape[1], default)
     price = price_of(policy.training("learn again"), free, decided, table)
@@ -185,6 +192,26 @@ class _Outside:
             value = replace(value, influence=1.0 - table[:, self.default])
         return [value_in(value, self.place == number) for number in range(self.count)]
 
+    def unordered(
+        self, own: Int[np.ndarray, " row"], asked: AskedGroups, independent: Float[np.ndarray, " group"]
+    ) -> Bounded:
+        """Where the data do not bear out who gains most: the policy's `own` decisions if they are within, or nobody."""
+        free, chance = np.zeros(self.count), None
+        if asked.of == "shares":
+            free = np.array([value.estimate for value in self.levels(own, "shares")])
+            chance = gap_chance(free, independent, asked.bound, LEARNED)
+        fine = self.within(self.free, asked.bound) if chance is None else chance <= 1.0 - HELD
+        if fine:
+            return Bounded(np.zeros(self.count), free, free, asked.bound, chance)
+        any_price = np.full(self.count, np.finfo(np.float64).tiny)
+        return Bounded(any_price, np.zeros(self.count), free, 0.0, None if chance is None else 0.0)
+
+    def within(self, decided: Int[np.ndarray, " row"], bound: float) -> bool:
+        """Whether outcomes say, at the level of each difference, that the gains of all groups are within the bound."""
+        values = self.levels(decided, "gains")
+        pairs = [one - other for one in values for other in values if one is not other]
+        return all(pair.interval(2.0 * HELD - 1.0)[1] <= bound for pair in pairs)
+
     def cap(self, bound: float) -> float:
         """The largest cap on expected gains under which those of all groups differ by at most the bound, by outcomes.
 
@@ -196,9 +223,7 @@ class _Outside:
         most = max(float(np.average(self.gain[own].max(axis=1))) for own in rows)
         kept = 0.0
         for cap in (CAPS * most).tolist():
-            values = self.levels(self.decided("gains", cap)[0], "gains")
-            pairs = [one - other for one in values for other in values if one is not other]
-            if any(pair.interval(2.0 * HELD - 1.0)[1] > bound for pair in pairs):
+            if not self.within(self.decided("gains", cap)[0], bound):
                 return kept
             kept = cap
         return float("inf")
@@ -208,11 +233,12 @@ def _noted(asked: AskedGroups, found: Bounded) -> list[str]:
     notes = []
     if not found.prices.any():
         notes.append(f"the policy is within the bound between groups of {asked.column!r} by itself: it has no price")
-    if found.chance is not None and found.chance > 1.0 - HELD:
+    low, high = float(np.nanmin(found.reached)), float(np.nanmax(found.reached))
+    if asked.of == "shares" and (low > np.nanmax(found.free) or high < np.nanmin(found.free)):
         notes.append(
-            f"the rows are too few to say that the shares of the groups of {asked.column!r} differ by at most "
-            f"{asked.bound:g} on new rows: the chance that they do not is {found.chance:.0%}; a larger bound, fewer "
-            "groups or more rows would do"
+            f"the rows are too few to keep the shares of the groups of {asked.column!r} within {asked.bound:g} of each "
+            f"other on new rows, unless nearly all or nearly none are treated: it is {low:.0%} to {high:.0%} of each "
+            "group; a larger bound, fewer groups or more rows would cost less"
         )
     return notes
 
