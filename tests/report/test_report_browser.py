@@ -179,7 +179,7 @@ def test_level(visit: Opener, level: int) -> None:
     found.set("#level", str(level))
     worth = span(summary["welfare"]["quantiles"], level / 100, 0)
     gain = span(summary["alternatives"][1]["gain_quantiles"], level / 100, 0)
-    assert f"({level} % interval {worth})" in found.text("#s-worth")
+    assert f"({worth})" in found.text("#s-mean")
     assert f"({level} % interval {gain};" in found.text("#s-gain")
     assert f"the {level} % interval runs from {worth}" in found.text("#s-welfare")
     assert found.text('#welfare [data-show="span"]') == worth
