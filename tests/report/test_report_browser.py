@@ -444,7 +444,7 @@ def test_budget(visit: Opener, total: float, control: str) -> None:
     assert f"is {gain} per customer, {numbers.amount(wanted['gain'] * rows, None, '$', signed=True)} in all" in text
     low, high = (numbers.amount(wanted[key], 4, "$") for key in ("low", "high"))
     assert f"from {low} to {high} per customer (90 %)" in text
-    assert f"brings {numbers.amount(wanted['price'], None, '$')} for each unit" in text
+    assert f"brings {numbers.amount(numbers.two_digits(wanted['price']), None, '$')} for each unit" in text
     chart = found.page.locator("#budget-chart")
     low, high = (float(chart.get_attribute(f"data-{end}")) for end in ("bottom", "top"))
     here = chart.locator('[data-mark="here"]')
