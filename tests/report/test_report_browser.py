@@ -643,7 +643,8 @@ SIGHTS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "viewport", "scheme"), [*SIGHTS, ("tiny", PHONE, "dark"), ("hostile", PHONE, "light")]
+    ("name", "viewport", "scheme"),
+    [*SIGHTS, ("tiny", PHONE, "dark"), ("hostile", PHONE, "light"), ("hostile_everything", PHONE, "dark")],
 )
 def test_axe(visit: Opener, name: str, viewport: dict[str, int], scheme: str) -> None:
     try:
@@ -709,8 +710,12 @@ def test_without_javascript(visit: Opener, name: str) -> None:
 # Names are text
 
 
-def test_hostile_names(visit: Opener) -> None:
-    found = visit("hostile")
+@pytest.mark.parametrize("name", ["hostile", "hostile_everything"])
+def test_hostile_names(visit: Opener, name: str) -> None:
+    found = visit(name)
+    if name == "hostile_everything":
+        found.set("#budget-box", "100")
+        found.page.locator("#search").fill("<script>")
     found.set("#level", "80")
     found.set("#cost-0", "0.3")
     found.set("#defer", "0.3")
