@@ -86,4 +86,4 @@ def test_guards_bounds_and_certificates_are_on_the_list_where_there_are_any() ->
 def test_nothing_known_is_said_to_be_so() -> None:
     rows = doubts(read(EXAMPLES["nothing"]()))["rows"]
     assert [one.key for one in rows] == ["open"]
-    assert len(re.findall(r'<ul class="lights">', render(EXAMPLES["nothing"]()))) == 1
+    assert len(re.findall(r'<ul class="lights" id="lights">', render(EXAMPLES["nothing"]()))) == 1

@@ -52,7 +52,7 @@ def test_the_asked_budget_is_a_point_of_its_own() -> None:
     said = section(html, "budget")
     assert "With the 2,003 asked for: a gain of +0.0600 per row (90 % interval for this budget alone" in said
     assert "is +0.0600 per row" in said
-    assert "The last place brings 0.123" in said
+    assert "The last place brings 0.12" in said
     part["asked"] = 9000.0
     assert "Of the 9,000 asked for, 2,003 can be spent to advantage" in section(
         render(summary | {"budget": part}), "budget"
@@ -82,6 +82,10 @@ def test_a_rule_takes_the_place_of_the_imitating_tree() -> None:
     said = section(html, "rule")
     assert "It is worth 0.2143 per row (95 % interval 0.2041 to 0.2245)" in said
     assert "gives away against the policy: 0.0071 per row, about 45 for 6,400 rows" in said
+    even = small_rule()
+    even["price"] |= {"estimate": -0.001, "low": -0.007, "high": 0.005}
+    unshown = section(render(three_actions() | {"small_rule": even}), "rule")
+    assert "It is not shown to give anything away: the policy is worth \u22120.0010 per row more" in unshown
     assert "If history \u2264 212.5 and segment is new: give Womens E-Mail" in said
     assert "does not use zip_code, gives Mens E-Mail the more, the larger age is" in said
     assert "The policy in a few questions" in render(three_actions())

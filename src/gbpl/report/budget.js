@@ -22,7 +22,7 @@ function showBudget() {
   const values = {
     budget: number(now.spend * rows), spend: number(now.spend), per: figures.unit.per,
     gain: amount(now.gain, places, sign, true), total: amount(total, null, sign, true), low: amount(now.low, places, sign),
-    high: amount(now.high, places, sign), level: percent(figures.budget.level), price: amount(now.price, null, sign),
+    high: amount(now.high, places, sign), level: percent(figures.budget.level), price: amount(known(now.price) ? twoDigits(now.price) : null, null, sign),
   };
   say("s-budget", "budget", values);
   byId("budget-slide").setAttribute("aria-valuetext", values.budget);

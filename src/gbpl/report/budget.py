@@ -125,7 +125,7 @@ def budget_words(study: Study, shown: dict[str, Any], now: dict[str, Any]) -> di
         "low": amount(now["low"], places, sign),
         "high": amount(now["high"], places, sign),
         "level": percent(shown["level"]),
-        "price": amount(now["price"], None, sign),
+        "price": amount(None if now["price"] is None else two_digits(now["price"]), None, sign),
     }
 
 

@@ -21,7 +21,8 @@ function roundTicks(low, high, most) {
 
 function ticks(low, high, narrow = false) {
   const many = roundTicks(low, high, 5);
-  return narrow || many.some(([, label]) => label.length > 8) ? roundTicks(low, high, 3) : many;
+  if (many.some(([, label]) => label.length > 8)) return roundTicks(low, high, 3);
+  return narrow ? roundTicks(low, high, 4) : many;
 }
 
 function element(name, attributes, text = "") {

@@ -244,7 +244,7 @@ function showDecision({ changed, estimate, low, high, best }) {
   const { per } = figures.unit;
   const worth = { value: money(estimate), low: money(low), high: money(high), level: level(), per };
   const net = figures.net || changed;
-  say("s-worth", known(estimate) ? (net ? "worth_net" : "worth") : "worth_unknown", worth);
+  say("s-mean", known(estimate) ? (net ? "mean_net" : "mean") : "worth_unknown", worth);
   say("s-welfare", "welfare", worth);
   show("level", level());
   show("value", worth.value);

@@ -24,7 +24,7 @@ KINDS = {"typical": "Typical", "close call": "Close call", "large gain": "Large 
 
 
 def explained(study: Study) -> dict[str, Any] | None:
-    """The rows there are, each with its pictures and the text that a search looks through; None without any."""
+    """The rows there are, each with its pictures and what a search looks through; None without any."""
     part = study.summary.get("explained") or {}
     listed = [row for row in part.get("rows") or [] if row]
     if not listed:
@@ -39,9 +39,8 @@ def explained(study: Study) -> dict[str, Any] | None:
 
 def _row(study: Study, row: dict[str, Any], place: int) -> dict[str, Any]:
     columns = [one for one in row.get("contributions") or [] if one]
-    named = [f"{one.get('column')} {one.get('value')}" for one in columns]
     decided, sure = str(row.get("decided")), row.get("draw_share")
-    found = " ".join([KINDS.get(str(row.get("kind")), ""), decided, *named, str(row.get("text") or "")])
+    named = [f"{one.get('column')} {one.get('value')}" for one in columns]
     return {
         "kind": KINDS.get(str(row.get("kind")), "Typical"),
         "action": _action(study, row.get("decided")),
@@ -55,7 +54,7 @@ def _row(study: Study, row: dict[str, Any], place: int) -> dict[str, Any]:
         "stairs": _stairs(study, row, columns, place),
         "sampled": row.get("mode") == "sampled",
         "flips": [_flip(study, flip) for flip in row.get("flips") or [] if flip],
-        "search": " ".join(found.lower().split())[:1500],
+        "search": " ".join(" ".join([str(row.get("kind")), decided, *named]).lower().split())[:1500],
     }
 
 

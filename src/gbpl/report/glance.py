@@ -22,6 +22,7 @@ __all__ = ["glance"]
 OPTIONS = 3  # single actions beside the policy in the picture of the choice
 WIDEST = 0.99
 DOTS = 20  # equally likely values: each is 5 %
+ROW = 40.0  # of an option
 COLUMNS = 12  # of dots across the picture
 TALL = 76.0
 DOT = 14.0  # pixels from one dot to the next above it
@@ -148,7 +149,9 @@ def _options(study: Study, found: Advice) -> dict[str, Any] | None:
     label = str(Sentence(words.PATTERNS["options_label"], values))
     return {
         "says": Sentence(words.PATTERNS["options"], values),
-        "chart": forest_chart(rows, reaches, label, id="options", sides=("\u2190 worse", "better \u2192")),
+        "chart": forest_chart(
+            rows, reaches, label, id="options", sides=("\u2190 worse", "better \u2192"), row_height=ROW
+        ),
     }
 
 

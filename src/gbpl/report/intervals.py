@@ -102,10 +102,11 @@ def forest_chart(
     label: str,
     id: str = "forest",
     sides: tuple[str, str] = ("\u2190 policy worse", "policy better \u2192"),
+    row_height: float = ROW,
 ) -> Tag:
     """Gains with intervals around a line at zero; `reaches` are the ends of the widest intervals there may be."""
     scale = fit(reaches, zero=True)
-    height = TOP + ROW * len(rows)
+    height = TOP + row_height * len(rows)
     zero = scale.at(0.0)
     marks: list[Child] = [
         axis_below(scale, height, grid=False),
@@ -114,7 +115,7 @@ def forest_chart(
         _beside(scale, sides[1], 7, "start", zero <= 1.0 - ROOM, "better"),
     ]
     for place, row in enumerate(rows):
-        y = TOP + ROW * place
+        y = TOP + row_height * place
         marks += [
             text(
                 shorten(row.label, NAME),

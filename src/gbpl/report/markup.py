@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 __all__ = ["Child", "Sentence", "Tag", "tag"]
 
+SHAPES = ("circle", "line", "path", "rect")  # of SVG, which may close themselves
 PLACE = re.compile(r"\{(\w+)(?::(name|b))?\}")  # controls.js reads the same marks
 
 
@@ -24,6 +25,8 @@ class Tag:
     def __html__(self) -> str:
         attributes = "".join(f' {name}="{escape(value)}"' for name, value in self.attributes.items())
         inner = "".join(child.__html__() if hasattr(child, "__html__") else escape(child) for child in self.children)
+        if not inner and self.name in SHAPES:
+            return f"<{self.name}{attributes}/>"
         return f"<{self.name}{attributes}>{inner}</{self.name}>"
 
 

@@ -48,7 +48,12 @@ def _says(study: Study, part: dict[str, Any]) -> Sentence:
     pattern = "Instead of the policy, this {kind} could be used."
     if value.get("estimate") is not None:
         pattern += " It is worth {value:b} per {per} ({level} interval {low} to {high})."
-    if price.get("estimate") is not None:
+    ends = ends_of(price)
+    if price.get("estimate") is not None and ends is not None and ends[0] <= 0.0:
+        pattern += (
+            " It is not shown to give anything away: the policy is worth {price:b} per {per} more ({price_span})."
+        )
+    elif price.get("estimate") is not None:
         pattern += " Its price is what it gives away against the policy: {price:b} per {per}{total} ({price_span})."
     if part.get("agreement") is not None:
         pattern += " It decides as the policy does in {agreement:b}."

@@ -37,6 +37,7 @@ def decision(study: Study) -> dict[str, Any]:
         "given": words.given(study.actions, study.names),
         "limited": words.limited(study.actions, study.names),
         "worth": Sentence(words.PATTERNS[pattern], values),
+        "mean": Sentence(words.PATTERNS[pattern.replace("worth", "mean") if estimate is not None else pattern], values),
         "numbers": values,
         "verdict": Sentence(words.PATTERNS[key], gain),
         "verdict_gain": Sentence(words.PATTERNS[f"{key}_gain"], gain),

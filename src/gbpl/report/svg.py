@@ -18,6 +18,7 @@ __all__ = ["Scale", "axis_below", "axis_left", "figure", "fit", "segment", "shor
 
 MOST_TICKS = 5
 FEW_TICKS = 3
+NARROW_TICKS = 4
 LONG_LABEL = 8  # characters of a tick's label, above which a phone has room for few
 CHARACTER = 6.7  # pixels of a digit in the charts' type
 EDGE = 0.03  # ticks nearer than this to an end have their label turned inwards
@@ -52,8 +53,9 @@ class Scale:
             step = -(-(last - first + 1) // MOST_TICKS)
             return [(10.0**power, number(10.0**power)) for power in range(first, last + 1, max(step, 1))]
         many = _round_ticks(self.low, self.high, MOST_TICKS)
-        long = narrow or max((len(label) for _, label in many), default=0) > LONG_LABEL
-        return _round_ticks(self.low, self.high, FEW_TICKS) if long else many
+        long = max((len(label) for _, label in many), default=0) > LONG_LABEL
+        some = _round_ticks(self.low, self.high, NARROW_TICKS) if narrow else many
+        return _round_ticks(self.low, self.high, FEW_TICKS) if long else some
 
 
 def _round_ticks(low: float, high: float, most: int) -> list[tuple[float, str]]:

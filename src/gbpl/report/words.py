@@ -33,6 +33,8 @@ PATTERNS = {
     "worth": "Under it, the mean of {outcome:name} is {value:b} per {per} ({level} interval {low} to {high}).",
     "worth_net": "Under it, the mean of {outcome:name} less costs is {value:b} per {per} "
     "({level} interval {low} to {high}).",
+    "mean": "Under the policy, the mean of {outcome:name} is {value:b} ({low} to {high}).",
+    "mean_net": "Under the policy, the mean of {outcome:name} less costs is {value:b} ({low} to {high}).",
     "worth_unknown": "What the policy is worth is not known.",
     "clear": "The policy clearly beats {how}{best:name}{lot}",
     "likely": "The policy probably beats {how}{best:name}{lot}, with some doubt left",
