@@ -29,7 +29,7 @@ KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "unit", "welfare", "alternatives", "bands",
     "moments", "who", "tree", "disagreement", "review", "reviewed", "overlap", "sensitivity", "zeta_path",
     "calibration", "certificate",
-    "settings", "versions", "seconds", "check", "warnings", "advice",
+    "settings", "versions", "seconds", "check", "warnings", "explained", "advice",
 ]  # fmt: skip
 
 
