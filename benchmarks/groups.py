@@ -105,7 +105,8 @@ def arrays(replications: int = 200) -> None:
                 hits.append(covered(table, truth(there, fresh["place"], fresh["means"], count)))
             line(f"{count} groups, n = {n}", np.array(hits))
     print(
-        "\nbound on shares, 95 %                  samples  gap on new rows above the bound, without it, nearly all or none"
+        "\nbound on shares, 95 %                  samples  "
+        "gap on new rows above the bound, without it, nearly all or none"
     )
     for count in SHARES:
         for n, bound in ((600, 0.15), (2000, 0.1), (5000, 0.05)):

@@ -122,7 +122,7 @@ def test_a_saved_policy_keeps_its_prices(bounded, tmp_path):
     assert_array_equal(loaded.decide(FRAME).action == "call", net.to_numpy() > 0.0)
     with pytest.raises(ValueError, match="has prices by 'city'; give a table with that column, or group="):
         loaded.decide(features)
-    with pytest.raises(ValueError, match="prices by 'city', which an ONNX file does not hold"):
+    with pytest.raises(ValueError, match="prices by 'city', which to_onnx does not write"):
         loaded.to_onnx(tmp_path / "p.onnx")
 
 

@@ -29,7 +29,7 @@ KEYS = [
     "format", "title", "created", "data", "roles", "actions", "default", "unit", "welfare", "alternatives", "bands",
     "moments", "who", "tree", "disagreement", "review", "reviewed", "budget", "overlap", "sensitivity", "zeta_path",
     "calibration", "certificate",
-    "settings", "versions", "seconds", "check", "warnings", "several", "by_group", "small_rule", "explained", "advice",
+    "settings", "versions", "seconds", "check", "warnings", "explained", "several", "by_group", "small_rule", "advice",
 ]  # fmt: skip
 
 
