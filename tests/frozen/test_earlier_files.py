@@ -23,8 +23,9 @@ def test_files_written_before_decide_the_same(name: str, tmp_path: Path) -> None
     decided = policy.decide(rows)
     assert decided.action.tolist() == before["action"]
     assert policy.rule.defer == before["defer"]
-    assert_allclose(policy.predict_proba(rows), before["policy"], rtol=0, atol=1e-12)
+    # Members compute in float32: another processor adds up in another order. `save` promises 1e-6.
+    assert_allclose(policy.predict_proba(rows), before["policy"], rtol=0, atol=1e-6)
     assert_allclose(decided.draw_share, before["probability"], rtol=0, atol=1e-12)
-    assert_allclose(decided.expected_gain, before["expected_gain"], rtol=1e-12, atol=1e-15)
+    assert_allclose(decided.expected_gain, before["expected_gain"], rtol=1e-6, atol=1e-9)
     policy.save(tmp_path / "again.gbpl")
     assert (tmp_path / "again.gbpl").read_bytes() == (FILES / f"{name}.gbpl").read_bytes()
