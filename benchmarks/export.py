@@ -53,7 +53,7 @@ def of_rule(
     rule: SmallRule, table: dict[str, Any], folder: Path
 ) -> Iterator[tuple[str, np.ndarray, Callable[[dict[str, Any]], Any]]]:
     """Each target, the rows it takes, and what decides them with it."""
-    logic = json.loads(json.dumps(rule.to_conditions()))
+    logic = json_logic(json.loads(json.dumps(rule.to_conditions())))
     place = {label: number for number, label in enumerate(rule.actions_.tolist())}
     every = np.ones(len(next(iter(table.values()))), bool)
 
@@ -63,7 +63,7 @@ def of_rule(
     yield "duckdb", every, lambda own: numbered(in_duckdb(rule.to_sql(keep=["id"]), own, threads=2))
     yield "sqlite", every, lambda own: numbered(in_sqlite(rule.to_sql(dialect="sqlite", keep=["id"]), own))
     yield "python", every, lambda own: numbered(in_python(rule.to_python(), own))
-    yield "json", every, lambda own: numbered(json_logic(logic, row) for row in json_rows(own))
+    yield "json", every, lambda own: numbered(map(logic, json_rows(own)))
     rule.to_onnx(folder / "rule.onnx")
     # An empty text stands for a missing one in ONNX files, unless it is a level, as it is of this column.
     known = np.array([level is not None for level in table["région"].tolist()])

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "gbpl"
 OPTIONAL = {
-    "causaldata", "duckdb", "equinox", "flax", "jaxtyping", "jinja2", "lightgbm", "linearmodels", "matplotlib", "onnx", "pandas",
-    "polars", "pyarrow", "ray", "rich", "torch", "typer",
+    "causaldata", "duckdb", "equinox", "flax", "jaxtyping", "jinja2", "lightgbm", "linearmodels", "matplotlib", "onnx",
+    "pandas", "polars", "pyarrow", "ray", "rich", "torch", "typer",
 }  # fmt: skip
 OPTIONAL_AT_TOP = {"cli": {"typer", "rich"}, "plots": {"matplotlib"}}
 
