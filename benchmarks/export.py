@@ -5,9 +5,9 @@
 
 Small rules are random trees and scorecards over numbers, marks of missing ones and categories; two thirds of the
 numbers are thresholds, or the floats next to them, and all columns have missing values and, if categories, new levels.
-Times include bringing the rows there and the actions back. JSON conditions are interpreted by the few lines of
-`tests/support/exports.py`, which are no measure of speed. For a policy the rows that are decided otherwise are told
-with the largest gap between their two best actions, in outcome units.
+Times include bringing the rows there and the actions back. JSON conditions are interpreted
+by the few lines of `tests/support/exports.py`, which are no measure of speed. For a policy the rows that are decided
+otherwise are told with the largest gap between their two best actions, in outcome units.
 """
 
 from __future__ import annotations
