@@ -5,9 +5,9 @@
 
 Small rules are random trees and scorecards over numbers, marks of missing ones and categories; two thirds of the
 numbers are thresholds, or the floats next to them, and all columns have missing values and, if categories, new levels.
-Times include bringing the rows there and the actions back. JSON conditions are interpreted by the few lines of
-`tests/support/exports.py`, which are no measure of speed. For a policy the rows that are decided otherwise are told
-with the largest gap between their two best actions, in outcome units.
+Times include bringing the rows there and the actions back. JSON conditions are interpreted
+by the few lines of `tests/support/exports.py`, which are no measure of speed. For a policy the rows that are decided
+otherwise are told with the largest gap between their two best actions, in outcome units.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def of_rule(
     rule: SmallRule, table: dict[str, Any], folder: Path
 ) -> Iterator[tuple[str, np.ndarray, Callable[[dict[str, Any]], Any]]]:
     """Each target, the rows it takes, and what decides them with it."""
-    logic = json.loads(json.dumps(rule.to_conditions()))
+    logic = json_logic(json.loads(json.dumps(rule.to_conditions())))
     place = {label: number for number, label in enumerate(rule.actions_.tolist())}
     every = np.ones(len(next(iter(table.values()))), bool)
 
@@ -63,7 +63,7 @@ def of_rule(
     yield "duckdb", every, lambda own: numbered(in_duckdb(rule.to_sql(keep=["id"]), own, threads=2))
     yield "sqlite", every, lambda own: numbered(in_sqlite(rule.to_sql(dialect="sqlite", keep=["id"]), own))
     yield "python", every, lambda own: numbered(in_python(rule.to_python(), own))
-    yield "json", every, lambda own: numbered(json_logic(logic, row) for row in json_rows(own))
+    yield "json", every, lambda own: numbered(map(logic, json_rows(own)))
     rule.to_onnx(folder / "rule.onnx")
     # An empty text stands for a missing one in ONNX files, unless it is a level, as it is of this column.
     known = np.array([level is not None for level in table["région"].tolist()])

@@ -62,8 +62,8 @@ def test_python_decides_as_the_rule(name):
 
 @pytest.mark.parametrize("name", RULES)
 def test_json_conditions_decide_as_the_rule(name):
-    rule = json.loads(json.dumps(RULES[name].to_conditions(), allow_nan=False))
-    assert [json_logic(rule, row) for row in json_rows(TABLE)] == RULES[name].predict(TABLE).tolist()
+    decide = json_logic(json.loads(json.dumps(RULES[name].to_conditions(), allow_nan=False)))
+    assert [decide(row) for row in json_rows(TABLE)] == RULES[name].predict(TABLE).tolist()
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -102,9 +102,9 @@ def test_a_rule_without_encoder_decides_nothing_where_a_number_is_missing(kind):
         assert run(rule.to_sql(dialect=dialect, keep=["id"]), gone) == [None] * 42
     assert in_python(rule.to_python(), full) == expected
     assert in_python(rule.to_python(), gone) == [None] * 42
-    logic = rule.to_conditions()
-    assert [json_logic(logic, row) for row in json_rows(full)] == expected
-    assert [json_logic(logic, row) for row in json_rows(gone)] == [None] * 42
+    decide = json_logic(rule.to_conditions())
+    assert [decide(row) for row in json_rows(full)] == expected
+    assert [decide(row) for row in json_rows(gone)] == [None] * 42
 
 
 def test_without_keep_a_rule_adds_its_action_to_all_columns():
@@ -137,7 +137,8 @@ def test_a_file_of_flags():
     assert list(flag["variants"].values()) == LABELS
     assert flag["defaultVariant"] in flag["variants"]
     rows = json_rows({name: values[:500] for name, values in TABLE.items()})
-    given = [flag["variants"][json_logic(flag["targeting"], row)] for row in rows]
+    decide = json_logic(flag["targeting"])
+    given = [flag["variants"][decide(row)] for row in rows]
     assert given == rule.predict(TABLE).tolist()[:500]
     numbered = RULES["scorecard of 2"].to_conditions(flag="offer")["flags"]["offer"]
     assert numbered["variants"] == {"7": 7, "3": 3}
@@ -324,8 +325,7 @@ def test_what_is_missing_without_an_encoder_is_not_decided(dialect):
     assert in_python(policy.to_python(), table) == decided
 
 
-@pytest.mark.parametrize(("width", "count"), [(1200, 2), (3, 120)])
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(("dialect", "width", "count"), [("sqlite", 1200, 2), ("sqlite", 3, 120), ("duckdb", 3, 120)])
 def test_many_features_and_actions_keep_within_the_limits_of_databases(dialect, width, count):
     """1,200 terms in a sum and 120 arguments of MAX: SQLite takes a depth of 1,000 and 100 arguments."""
     wide = SavedPolicy(

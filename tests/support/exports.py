@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -157,40 +158,52 @@ def json_rows(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def json_logic(rule: Any, row: dict[str, Any]) -> Any:
-    """JsonLogic as jsonlogic.com and its JavaScript say it, of the operations that are used."""
+def json_logic(rule: Any) -> Callable[[dict[str, Any]], Any]:
+    """JsonLogic as jsonlogic.com and its JavaScript say it, of the operations that are used: what a row gets."""
     if not isinstance(rule, dict):
-        return rule
+        return lambda row: rule
     ((operation, given),) = rule.items()
+    if operation == "var":
+        return lambda row: row.get(given)
+    if operation == "in":
+        of, among = json_logic(given[0]), given[1]
+        return lambda row: of(row) in among
+    parts = [json_logic(part) for part in given]
     match operation:
-        case "var":
-            return row.get(given)
         case "if":
-            for condition, then in zip(given[::2], given[1::2], strict=False):
-                if json_logic(condition, row):
-                    return json_logic(then, row)
-            return json_logic(given[-1], row) if len(given) % 2 else None
+            pairs, last = list(zip(parts[::2], parts[1::2], strict=False)), parts[-1]
+            assert len(parts) % 2
+
+            def chosen(row: dict[str, Any]) -> Any:
+                for condition, then in pairs:
+                    if condition(row):
+                        return then(row)
+                return last(row)
+
+            return chosen
         case "and":
-            return all(json_logic(part, row) for part in given)
+            return lambda row: all(part(row) for part in parts)
         case "or":
-            return any(json_logic(part, row) for part in given)
-    values = [json_logic(part, row) for part in given]
+            return lambda row: any(part(row) for part in parts)
+        case "!":
+            return lambda row: not parts[0](row)
+        case "+":
+            return lambda row: sum(part(row) for part in parts)
+    one, two = parts
     match operation:
         case "===":
-            return type(values[0]) is type(values[1]) and values[0] == values[1]
+            return lambda row: _same(one(row), two(row))
         case "!==":
-            return not (type(values[0]) is type(values[1]) and values[0] == values[1])
+            return lambda row: not _same(one(row), two(row))
         case ">":
-            return values[0] > values[1]
+            return lambda row: one(row) > two(row)
         case ">=":
-            return values[0] >= values[1]
-        case "!":
-            return not values[0]
-        case "in":
-            return values[0] in values[1]
-        case "+":
-            return sum(values)
+            return lambda row: one(row) >= two(row)
     raise AssertionError(f"JsonLogic has no {operation}")
+
+
+def _same(one: Any, two: Any) -> bool:
+    return type(one) is type(two) and one == two
 
 
 def in_onnx(path: Path, encoder: Encoder | None, table: dict[str, Any], names: dict[str, str] | None = None) -> Any:
