@@ -104,10 +104,8 @@ def arrays(replications: int = 200) -> None:
                 )  # fmt: skip
                 hits.append(covered(table, truth(there, fresh["place"], fresh["means"], count)))
             line(f"{count} groups, n = {n}", np.array(hits))
-    print(
-        "\nbound on shares, 95 %                  samples  "
-        "gap on new rows above the bound, without it, nearly all or none"
-    )
+    words = "gap on new rows above the bound, without it, nearly all or none"
+    print(f"\nbound on shares, 95 %                  samples  {words}")
     for count in SHARES:
         for n, bound in ((600, 0.15), (2000, 0.1), (5000, 0.05)):
             hits = [_beyond(seed, n, count, bound) for seed in range(replications)]
