@@ -36,7 +36,7 @@ def budget(study: Study) -> dict[str, Any] | None:
     if not most > 0.0:
         return None
     at, places = part.get("at") or {}, _places(part)
-    asked = at.get("spend") if at.get("spend") is not None else most
+    asked = float(most if at.get("spend") is None else at["spend"])
     shown = {"rows": rows, "places": places, "level": part.get("level"), "knots": knots}
     now = interpolated(knots, asked)
     return {
@@ -61,7 +61,7 @@ def _knots(study: Study, part: dict[str, Any]) -> list[dict[str, Any]]:
     """Points of the curve from small to large spending, with shares by colour; the asked budget among them."""
     columns = {key: part.get(key) or [] for key in SERIES}
     shares, at = part.get("shares") or [], part.get("at") or {}
-    knots = []
+    knots: list[dict[str, Any]] = []
     for place, spend in enumerate(columns["spend"]):
         knot = {key: values[place] if place < len(values) else None for key, values in columns.items()}
         known = shares[place] if place < len(shares) else None

@@ -71,11 +71,11 @@ def _gains(study: Study, row: dict[str, Any], place: int) -> Tag | None:
         gain = (one or {}).get("gain")
         if gain is None or str(one.get("action")) == str(row.get("default")):
             continue
-        ends = ends_of(one) or (gain, gain)
+        low, high = ends_of(one) or (gain, gain)
         own = str(one.get("action")) == str(row.get("decided"))
         written = study.money(gain, signed=True)
-        rows.append(GainRow(len(rows), study.called(one.get("action")), gain, *ends, written, own))
-        reaches += ends
+        rows.append(GainRow(len(rows), study.called(one.get("action")), gain, low, high, written, own))
+        reaches += [low, high]
     label = "Expected gain of each action over the default, with intervals: "
     label += "; ".join(f"{r.label} {r.written}, {study.money(r.low)} to {study.money(r.high)}" for r in rows)
     return (

@@ -120,7 +120,8 @@ def _column(one: dict[str, Any]) -> list[Cell]:
 
 def _constraints(part: dict[str, Any]) -> Sentence | None:
     """What the search was not allowed to do."""
-    said, values = [], {}
+    said: list[str] = []
+    values: dict[str, str] = {}
     without = [str(name) for name in part.get("without") or []]
     if without:
         said.append(f"does not use {words.listed([f'{{w{i}:name}}' for i in range(len(without))])}")
