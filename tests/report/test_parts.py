@@ -121,11 +121,11 @@ def test_the_stairs_lead_to_the_gain_of_the_row() -> None:
 def test_guards_in_words() -> None:
     guard = everything()["several"]["guards"][0]
     said = str(guard_line(guard)["says"])
-    assert said == "complaints changes by 0.0040, at most 0.0073 for certain; allowed is at most 0.01."
+    assert said == "complaints changes by 0.0040, at most 0.0073 by its limit; allowed is at most 0.01."
     lower = guard_line(
         guard | {"sign": ">=", "relative": True, "change": -0.02, "limit": -0.05, "bound": -0.03, "holds": False}
     )
-    assert "at least \u22125\u00a0% for certain" in str(lower["says"])
+    assert "at least \u22125\u00a0% by its limit" in str(lower["says"])
     assert (lower["word"], lower["key"]) == ("Not shown", "failed")
     assert percent_signed(None) == "\u2013"
 

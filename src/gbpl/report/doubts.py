@@ -148,6 +148,8 @@ def _guarded(study: Study) -> Doubt | None:
     guards = [guard for guard in (study.summary.get("several") or {}).get("guards") or [] if guard]
     if not guards:
         return None
+    if (study.summary.get("several") or {}).get("fallback"):
+        return Doubt("doubt", "Guards", Sentence("No policy is shown to keep them; the default does."), "several")
     broken = [str(guard.get("text")) for guard in guards if not guard.get("holds")]
     if not broken:
         return Doubt("passed", "Guards", Sentence(f"All {count(len(guards))} are shown to hold."), "several")

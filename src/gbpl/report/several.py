@@ -56,7 +56,7 @@ def guard_line(guard: dict[str, Any]) -> dict[str, Any]:
         return percent_signed(value) if relative else number(value, places)
 
     upper = guard.get("sign") != ">="
-    pattern = "{outcome:name} changes by {change:b}, {side} {limit} for certain; allowed is {side} {bound}."
+    pattern = "{outcome:name} changes by {change:b}, {side} {limit} by its limit; allowed is {side} {bound}."
     values = {
         "outcome": str(guard.get("outcome")), "change": write(guard.get("change")), "limit": write(guard.get("limit")),
         "bound": percent_signed(guard.get("bound")) if relative else number(guard.get("bound")),
