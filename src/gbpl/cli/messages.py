@@ -15,12 +15,12 @@ from gbpl.cli.groups import print_groups
 from gbpl.cli.several import print_several
 from gbpl.decisions.decisions import NOBODY
 from gbpl.report.confounding import confounding_words
-from gbpl.report.numbers import amount, chance, count, interval, number, percent
+from gbpl.report.numbers import amount, chance, count, interval, number, percent, two_digits
 from gbpl.report.reading import LEVEL, read
 from gbpl.report.reading import Study as Reading
 from gbpl.report.sections import decision
 from gbpl.report.tree import Branch, grown
-from gbpl.report.words import any_limited, important, reviewed_words, tree_words
+from gbpl.report.words import important, limited_by, reviewed_words, tree_words
 
 if TYPE_CHECKING:
     from gbpl.study.study import Study
@@ -122,14 +122,14 @@ def _budget_words(reading: Reading) -> list[str]:
     if spending is None:
         return []
     at, rows = spending["at"], spending["rows"]
-    gain, low, high = (amount(at[name] * rows, None, reading.unit.sign) for name in ("gain", "low", "high"))
+    gain, low, high = (amount(two_digits(at[name] * rows), None, reading.unit.sign) for name in ("gain", "low", "high"))
     first = (
         f"Of a budget of {number(spending['asked'])} for {count(rows)} rows, {number(at['spend'] * rows)} is spent. It "
-        f"gains {gain} in all over the default ({percent(spending['level'])} interval {low} to {high})."
+        f"gains about {gain} in all over the default ({percent(spending['level'])} interval {low} to {high})."
     )
     if at["price"] <= 0.0:
         return [first, "More money would not help: everybody who is expected to gain is in."]
-    more, error = number(at["marginal"]), number(at["marginal_se"])
+    more, error = (amount(at[name], 2, reading.unit.sign) for name in ("marginal", "marginal_se"))
     return [first, f"Another unit of budget would bring about {more} (standard error {error})."]
 
 
@@ -157,7 +157,8 @@ def _alternatives(console: Screen, reading: Reading) -> None:
         )  # fmt: skip
     console.print(shown)
     if any(item["best"] for item in reading.alternatives):
-        what = "of these within the capacity" if any_limited(reading) else "single action"
+        limit = limited_by(reading)
+        what = "single action" if limit is None else f"of these within the {limit}"
         console.print(f"* the best {what}\n", style="dim")
 
 

@@ -49,6 +49,7 @@ def _row(study: Study, row: dict[str, Any], place: int) -> dict[str, Any]:
         "sure": "" if sure is None else f"{count(100.0 * sure)} of 100 draws agree",
         "who": [(str(one.get("column")), str(one.get("value"))) for one in columns[:STEPS]],
         "gains": _gains(study, row, place),
+        "prices": [_price(study, one) for one in row.get("gains") or [] if one and one.get("price")],
         "about": study.called(row.get("about")),
         "default": study.called(row.get("default")),
         "stairs": _stairs(study, row, columns, place),
@@ -82,6 +83,14 @@ def _gains(study: Study, row: dict[str, Any], place: int) -> Tag | None:
         forest_chart(rows, reaches, f"{label}.", id=f"gains-{place}", sides=("\u2190 worse", "better \u2192"))
         if rows
         else None
+    )
+
+
+def _price(study: Study, one: dict[str, Any]) -> Sentence:
+    """What a limited action must gain to be given."""
+    values = {"action": study.called(one.get("action")), "price": study.money(one.get("price"))}
+    return Sentence(
+        "A place with {action:name} has a price of {price:b}: it goes to rows that gain more than that.", values
     )
 
 

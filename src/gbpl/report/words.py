@@ -14,9 +14,9 @@ from gbpl.report.numbers import amount, count, of_rows, percent, two_digits
 from gbpl.report.svg import shorten
 
 __all__ = [
-    "ADVISED", "GLOSSARY", "LEAST", "PATTERNS", "TIPS", "VERDICTS", "any_limited", "calibration_words", "cautions",
-    "given", "important", "limited", "listed", "propensity_words", "reviewed_words", "rival", "rivals", "tree_words",
-    "verdict", "zeta_words",
+    "ADVISED", "GLOSSARY", "LEAST", "PATTERNS", "TIPS", "VERDICTS", "calibration_words", "cautions", "given",
+    "important", "limited", "limited_by", "listed", "propensity_words", "reviewed_words", "rival", "rivals",
+    "tree_words", "verdict", "zeta_words",
 ]  # fmt: skip
 
 VERDICTS = (  # from this chance on: key of the pattern, words of the badge
@@ -140,12 +140,15 @@ def rival(study: Any, place: int) -> dict[str, str]:
 
 def rivals(study: Any) -> str:
     """What the policy is compared with, one of them."""
-    return "simple rule within the capacity" if any_limited(study) else "single action"
+    limit = limited_by(study)
+    return "single action" if limit is None else f"simple rule within the {limit}"
 
 
-def any_limited(study: Any) -> bool:
-    """Whether some action can be given to a share of the rows only."""
-    return any((item.get("share") or 1.0) < 1.0 for item in study.alternatives)
+def limited_by(study: Any) -> str | None:
+    """What lets some action be given to a share of the rows only: a budget or a capacity; None where nothing does."""
+    if not any((item.get("share") or 1.0) < 1.0 for item in study.alternatives):
+        return None
+    return "capacity" if study.summary.get("budget") is None else "budget"
 
 
 TIPS = {  # of the heads of columns

@@ -12,25 +12,31 @@ from gbpl.estimators.small_rule import columns_of, fit_small_rule
 from gbpl.feedback.read import TableFeedback
 from gbpl.runtime.json import plain
 from gbpl.runtime.progress import stage
-from gbpl.study.options import Terms
 from gbpl.tables.encoder import Encoder
+from gbpl.tables.frames import TableError
 
 __all__ = ["check_rule_text", "checked_rule", "rule_summary"]
 
 
-def check_rule_text(given: Any) -> RuleSettings | None:
-    """The settings of a rule that is asked for; what none can have is refused."""
-    return None if given is None else RuleSettings.of(given)
+def check_rule_text(given: Any, **limits: Any) -> RuleSettings | None:
+    """The settings of a rule that is asked for; what none can have is refused, and `limits` that it would not keep."""
+    if given is None:
+        return None
+    limit = next((name for name, value in limits.items() if value), None)
+    if limit is not None:
+        raise TableError(
+            f"a small rule does not keep within {limit}, and its price would be that of another policy; leave out "
+            f"small_rule (--rule) or {limit}"
+        )
+    return RuleSettings.of(given)
 
 
 def checked_rule(
-    settings: RuleSettings | None, encoder: Encoder, data: TableFeedback, terms: Terms, seed: int, smallest: int
+    settings: RuleSettings | None, encoder: Encoder, data: TableFeedback, seed: int, smallest: int
 ) -> RuleSettings | None:
-    """With the seed of the study; columns and actions that do not exist, and capacities, are refused."""
+    """With the seed of the study; columns and actions that do not exist are refused."""
     if settings is None:
         return None
-    if terms.capacity:
-        raise ValueError("a small rule does not keep within a capacity; leave small_rule (--rule) or the capacity out")
     settings.resolved(columns_of([], encoder), data.labels, len(data.feedback), smallest)
     return replace(settings, seed=seed)
 

@@ -226,7 +226,9 @@ def learn(
         propensity=propensity, weight=weight, group=group, beside=() if aims is None else aims.outcomes[1:],
     )  # fmt: skip
     wording, asked = Wording(title, unit, per, population), AskedGroups.read(by, share_gap, gain_gap, capacity)
-    wanted_rule = check_rule_text(small_rule)
+    wanted_rule = check_rule_text(
+        small_rule, capacity=capacity, budget=budget is not None, share_gap=share_gap, gain_gap=gain_gap, guard=guard
+    )
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     asked.check(column_names(frame), roles, source)
@@ -242,7 +244,7 @@ def learn(
     if aims is not None:
         data, beside = read_beside(frame, data, aims.outcomes[1:])
     terms = Terms.of(data, cost, capacity, default, defer, review)
-    wanted_rule = checked_rule(wanted_rule, encoder, data, terms, seed, smallest)
+    wanted_rule = checked_rule(wanted_rule, encoder, data, seed, smallest)
     spending = BudgetTerms.of(data, frame, budget, budget_cost, terms.default, population)
     settings: CertificateSettings | None = None
     if held is not None:
