@@ -98,7 +98,7 @@ def newer() -> bytes:
     """A policy of the format after this one's, its checksum right."""
     data = policy()
     assert data.count(b'format\\": 1') == 1
-    return data.replace(b'format\\": 1', b'format\\": 5')
+    return data.replace(b'format\\": 1', b'format\\": 6')
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ CASES: dict[str, Case] = {
     **{f"policy with a flipped bit at {place:.0%}": by(flipped(POLICY, place), *DAMAGED)
        for place in (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1.0)},
     "policy with an endless header": by(struct.pack("<Q", 2**60) + b"{}", *DAMAGED, "header claims"),
-    "policy of a newer format": by(newer(), "has format 5", "reads up to 4", "install a newer gbpl"),
+    "policy of a newer format": by(newer(), "has format 6", "reads up to 5", "install a newer gbpl"),
     "policy without a summary": Case(
         ("report", "bad.gbpl", "-o", "page.html"), ("no summary", "gbpl fit"),
         {"bad.gbpl": _saved(tiny_policy(TRIAL).with_study(rule=tiny_policy(TRIAL).rule, encoder=None, summary=None))},

@@ -77,7 +77,8 @@ def test_keywords_of_others_are_answered_in_fit(keyword: str, right: str) -> Non
 @pytest.mark.parametrize(
     ("keyword", "said"),
     [("treatment", "it is action= here"), ("cluster", "it is group= here"), ("weights", "it is weight= here"),
-     ("baseline", "it is default= here"), ("budget", "it is capacity= here"), ("outcom", "did you mean outcome=?"),
+     ("baseline", "it is default= here"), ("budgets", "it is budget= here"),
+     ("capacities", "it is capacity= here"), ("outcom", "did you mean outcome=?"),
      ("zzz", "those there are: frame, outcome, action")],
 )  # fmt: skip
 def test_keywords_of_others_are_answered_in_learn(keyword: str, said: str) -> None:

@@ -250,9 +250,8 @@ POLICIES = {
 
 def sure_rows(policy, x):
     """Rows where no two actions are level to rounding."""
-    gain, _ = policy._numbered(policy._committee.apply(x, draws=False)[0])[::-1]
-    value = policy._committee.apply(x, draws=False)[0] if gain is None else gain
-    value = value - (policy._prices() if policy._prices() is not None else 0.0)
+    deviation, prices = policy._committee.apply(x, draws=False)[0], policy.rule.prices
+    value = deviation if policy.gain is None else policy.expected_gain(x) - (np.array(prices) if prices else 0.0)
     apart = np.sort(value, axis=1)
     return apart[:, -1] - apart[:, -2] > 1e-5
 

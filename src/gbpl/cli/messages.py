@@ -62,9 +62,9 @@ def study_json(study: Study, files: Mapping[str, Path]) -> dict[str, Any]:
         "overlap": None if summary["overlap"] is None
         else {name: summary["overlap"][name] for name in ("weak", "reasons", "effective_size", "clipped_fraction")},
         "sensitivity": reading.summary["sensitivity"],
-        "budget": summary["budget"] and {part: summary["budget"][part] for part in ("asked", "rows", "cost", "at")},
+        "budget": _asked_budget(summary.get("budget")),
         "certificate": summary["certificate"],
-        "small_rule": summary["small_rule"],
+        "small_rule": summary.get("small_rule"),
         "check": summary["check"],
         "several": summary.get("several"),
         "by_group": summary.get("by_group"),
@@ -114,6 +114,11 @@ def print_study(console: Screen, study: Study, files: Mapping[str, Path]) -> Non
         width = max(len(str(path)) for path in files.values())
         for name, path in files.items():
             console.print(f"  {verbatim(f'{path!s:<{width}}')}  [dim]{name}[/]", soft_wrap=True)
+
+
+def _asked_budget(spending: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A budget without its curve."""
+    return None if spending is None else {part: spending[part] for part in ("asked", "rows", "cost", "at")}
 
 
 def _budget_words(reading: Reading) -> list[str]:

@@ -22,7 +22,8 @@ MEANT = {
     ("confounders", "covariates", "controls", "adjust"): ("controls", "features"),
     ("x", "X", "data", "df", "features"): ("X", "frame", "features"),
     ("costs", "price", "prices"): ("cost",),
-    ("budget", "capacities"): ("capacity",),
+    ("capacities",): ("capacity",),
+    ("budgets",): ("budget",),
     ("seed", "random_state"): ("seed", "random_state"),
     ("baseline", "control", "control_name", "reference"): ("default", "baseline"),
 }
