@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from gbpl.cli import parse
 from gbpl.cli.console import (
@@ -21,9 +19,31 @@ from gbpl.cli.console import (
     stdout,
     warnings_shown,
 )
+from gbpl.cli.fit_options import (
+    Budget,
+    BudgetCost,
+    By,
+    Capacity,
+    Certify,
+    Check,
+    Confounding,
+    Default,
+    Defer,
+    GainGap,
+    Out,
+    OutcomeRange,
+    Per,
+    Population,
+    Rule,
+    RuleLeaves,
+    RuleMonotone,
+    RuleWithout,
+    ShareGap,
+    SmallestGroup,
+    Title,
+    Unit,
+)
 from gbpl.cli.roles import (
-    GIVEN,
-    OUTPUT,
     Action,
     Controls,
     Cost,
@@ -113,151 +133,34 @@ def fit(
     group: Group = None,
     propensity: Propensity = None,
     cost: Cost = None,
-    capacity: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ACTION=SHARE...", help="Largest share of rows that can get the action.", rich_help_panel=GIVEN
-        ),
-    ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="AMOUNT", help="Spend at most this in all, on those for whom it gains most.", rich_help_panel=GIVEN
-        ),
-    ] = None,
-    budget_cost: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ACTION=AMOUNT...",
-            help="What the action takes from the budget, in the budget's unit; or the column of what was spent on each "
-            "row; 1 for all but the default if not given.",
-            rich_help_panel=GIVEN,
-        ),
-    ] = None,
-    default: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ACTION",
-            help="The action people get otherwise; the first in order if not given.",
-            rich_help_panel=GIVEN,
-        ),
-    ] = None,
+    capacity: Capacity = None,
+    budget: Budget = None,
+    budget_cost: BudgetCost = None,
+    default: Default = None,
     guard: Guards = None,
     weight_outcome: WeightOutcome = None,
     guard_against: GuardAgainst = "default",
-    by: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN...", help="Say who gets what, and what it brings, by group.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    share_gap: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=SHARE",
-            help="Largest difference between groups in the share that gets any action but the default.",
-            rich_help_panel=GIVEN,
-        ),
-    ] = None,
-    gain_gap: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=NUMBER",
-            help="Instead: largest difference between groups in the expected gain per row.",
-            rich_help_panel=GIVEN,
-        ),
-    ] = None,
-    outcome_range: Annotated[
-        tuple[float, float] | None,
-        typer.Option(
-            metavar="LOW HIGH", help="Lowest and highest possible outcome, for a certificate.", rich_help_panel=GIVEN
-        ),
-    ] = None,
+    by: By = None,
+    share_gap: ShareGap = None,
+    gain_gap: GainGap = None,
+    outcome_range: OutcomeRange = None,
     review: Review = None,
-    certify: Annotated[
-        bool,
-        typer.Option(
-            "--certify",
-            help="Hold half of the rows out, and say what the policy is worth at least on them.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
-    defer: Annotated[
-        float | None,
-        typer.Option(
-            metavar="LEVEL",
-            help="Instead of --review: the disagreement above which a person should decide, 0 to 1.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    title: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Title of the report.", rich_help_panel=OUTPUT)
-    ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(metavar="SIGN", help="Unit of the outcome, such as $ or visits.", rich_help_panel=OUTPUT),
-    ] = None,
-    per: Annotated[
-        str | None, typer.Option(metavar="NOUN", help="What a row is, such as customer.", rich_help_panel=OUTPUT)
-    ] = None,
-    population: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="How many to give totals for; the rows of the table if not given.", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Folder for policy, decisions, report and summary.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = Path("gbpl-result"),
+    certify: Certify = False,
+    defer: Defer = None,
+    title: Title = None,
+    unit: Unit = None,
+    per: Per = None,
+    population: Population = None,
+    out: Out = Path("gbpl-result"),
     models: Models = "auto",
-    confounding: Annotated[
-        float,
-        typer.Option(
-            metavar="GAMMA",
-            help="Learn for hidden confounding that changes the odds of an action by up to this factor; 1 is none.",
-            rich_help_panel=GIVEN,
-        ),
-    ] = 1.0,
+    confounding: Confounding = 1.0,
     keep_outliers: KeepOutliers = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Try to break the result, as gbpl check does.", rich_help_panel=OUTPUT)
-    ] = False,
-    rule: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND:SIZE",
-            help="Also learn a small rule, with its price: tree:2, threshold, scorecard:4.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    rule_without: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN...", help="Columns that the small rule does not use.", rich_help_panel=OUTPUT),
-    ] = None,
-    rule_monotone: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN=ACTION...",
-            help="Raising the column can only move the small rule towards the action.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    rule_leaves: Annotated[
-        int | None, typer.Option(metavar="N", help="Most leaves of the small rule.", rich_help_panel=OUTPUT)
-    ] = None,
-    smallest_group: Annotated[
-        int,
-        typer.Option(
-            metavar="ROWS", help="Nothing that is written tells fewer rows than these apart.", rich_help_panel=OUTPUT
-        ),
-    ] = 10,
+    check: Check = False,
+    rule: Rule = None,
+    rule_without: RuleWithout = None,
+    rule_monotone: RuleMonotone = None,
+    rule_leaves: RuleLeaves = None,
+    smallest_group: SmallestGroup = 10,
     seed: Seed = 0,
     encoding: Encoding = "utf-8",
     delimiter: Delimiter = None,
