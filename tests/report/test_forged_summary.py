@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import support.report as examples
 from support.cli import people, run, tiny_policy, write
+from support.report import places
 
 from gbpl import load
 from gbpl.frozen.file import SavedPolicyError
@@ -20,20 +20,6 @@ from gbpl.report.schema import check_summary
 GONE = object()
 VALUES = (None, "x", -1, 1e308, 1e200, [], {}, True, [None], {"a": 1}, 10**400, float("nan"), GONE)
 SAMPLE = 250  # of 8,600 changes; another seed tries others
-
-
-def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every key, and the first and the last item of every list."""
-    keys = (
-        list(value)
-        if isinstance(value, dict)
-        else sorted({0, len(value) - 1})
-        if isinstance(value, list) and value
-        else []
-    )
-    for key in keys:
-        yield (*at, key)
-        yield from places(value[key], (*at, key))
 
 
 def changed(text: str, place: tuple[Any, ...], value: Any) -> dict[str, Any]:

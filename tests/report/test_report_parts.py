@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import random
 import re
-from collections.abc import Iterator
 from html import unescape
-from typing import Any
 
 import numpy as np
 import pytest
-from support.report import three_actions
+from support.report import places, three_actions
 from support.report_parts import budget, everything, scorecard, small_rule
 
 from gbpl.report import render
@@ -130,25 +128,11 @@ def test_guards_in_words() -> None:
     assert percent_signed(None) == "\u2013"
 
 
-def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every key, and the first and last items of every list."""
-    keys = (
-        list(value)
-        if isinstance(value, dict)
-        else sorted({0, len(value) - 1})
-        if isinstance(value, list) and value
-        else []
-    )
-    for key in keys:
-        yield (*at, key)
-        yield from paths(value[key], (*at, key))
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_null_anywhere_leaves_a_page(part: str) -> None:
     """No missing number of a part keeps the rest from being told."""
     whole = three_actions() | {part: everything()[part]}
-    every = list(paths(whole[part], (part,)))
+    every = list(places(whole[part], (part,)))
     for path in random.Random(1).sample(every, min(40, len(every))):
         made = copy.deepcopy(whole)
         inner = made

@@ -21,6 +21,7 @@ from gbpl.feedback.read import TableFeedback
 from gbpl.report.schema import check_summary
 from gbpl.study.decide_file import decide_file
 from gbpl.study.groups import AskedGroups, bounded_rule
+from gbpl.study.small_rule import check_rule_text
 from gbpl.tables.frames import TableError
 
 N = 300
@@ -106,6 +107,28 @@ def test_gains_keep_within_a_bound_by_outcomes(capped):
     assert found["held_out_gap"] <= 0.5
     assert all(one["reached"] <= found["aim"] * (1 + 1e-6) for one in found["groups"])
     assert found["free_gap"] > found["gap"]
+
+
+def test_a_decision_within_a_bound_is_explained_at_the_price_of_its_group(bounded):
+    prices = dict(zip(bounded.policy.rule.groups.parts.names, bounded.policy.rule.groups.prices, strict=True))
+    fixed = str(next(name for name in bounded.policy.encoder.columns if name != "city"))
+    for row in (0, 1, 2):
+        one = FRAME.iloc[[row]]
+        found = bounded.policy.explain(one, fixed=fixed)
+        assert found.decided == bounded.decisions.action[row]
+        assert max(gain.price for gain in found.gains) == pytest.approx(max(prices[one["city"].iloc[0]], 0.0))
+        assert fixed in found.fixed
+        assert not any(
+            name == "city" for flip in found.flips for name in [c["column"] for c in flip.to_dict()["changes"]]
+        )
+
+
+def test_a_small_rule_would_not_keep_a_limit():
+    limits = {"capacity": {"call": 0.2}, "budget": 10.0, "share_gap": {"city": 0.1}, "outcome_weights": {"z": 1.0}}
+    for name, limit in limits.items():
+        with pytest.raises(TableError, match=f"a small rule does not keep within {name}, and its price would be"):
+            check_rule_text("tree:2", **{name: limit})
+    assert check_rule_text(None, budget=10.0) is None
 
 
 def test_a_saved_policy_keeps_its_prices(bounded, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
@@ -600,3 +600,17 @@ def watched() -> dict[str, Any]:
         "shares": {"gain": [0.35, 0.25], "gain since promotion": 0.1, "value": [0.05, 0.05],
                    "expected gain": [0.05, 0.05], "drift": 0.1},
     }  # fmt: skip
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every key, and the first and the last item of every list."""
+    keys = (
+        list(value)
+        if isinstance(value, dict)
+        else sorted({0, len(value) - 1})
+        if isinstance(value, list) and value
+        else []
+    )
+    for key in keys:
+        yield (*at, key)
+        yield from places(value[key], (*at, key))

@@ -265,7 +265,8 @@ class NumpyPolicy:
         if self.rule.groups is not None:
             prices = self._prices(X, group)[0]
             names = self.feature_labels() if self.encoder is None else self.encoder.columns
-            fixed = (*fixed, *(name for name in names if name == self.rule.groups.column))
+            given = (fixed,) if isinstance(fixed, str) else tuple(fixed)
+            fixed = (*given, *(name for name in names if name == self.rule.groups.column and name not in given))
             of_row = () if prices is None else tuple(np.ravel(prices).tolist())
             own = self.with_study(
                 rule=replace(self.rule, prices=of_row, groups=None), encoder=self.encoder, summary=self.summary

@@ -227,8 +227,9 @@ def learn(
     )  # fmt: skip
     wording, asked = Wording(title, unit, per, population), AskedGroups.read(by, share_gap, gain_gap, capacity)
     wanted_rule = check_rule_text(
-        small_rule, capacity=capacity, budget=budget is not None, share_gap=share_gap, gain_gap=gain_gap, guard=guard
-    )
+        small_rule, capacity=capacity, budget=budget is not None, share_gap=share_gap, gain_gap=gain_gap, guard=guard,
+        outcome_weights=outcome_weights,
+    )  # fmt: skip
     roles = roles.resolved(column_names(frame), source)
     roles.check(column_names(frame), source)
     asked.check(column_names(frame), roles, source)
