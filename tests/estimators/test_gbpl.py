@@ -44,7 +44,7 @@ def small_models() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gbpl.estimators.gbplnet, "NETWORK", NETWORK)
         patch.setattr(gbpl.estimators.gbplnet, "BESIDE", (FOREST,))
-        patch.setattr(gbpl.nuisance.plan, "AUTO_NETWORK", NETWORK)
+        patch.setattr(gbpl.nuisance.plan, "AUTO_NETWORKS", {"network": NETWORK, "relu network": NETWORK})
         patch.setattr(gbpl.nuisance.averaged, "TREES", 25)
         yield
 

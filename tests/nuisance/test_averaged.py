@@ -26,6 +26,7 @@ from gbpl.nuisance.averaged import (
     additive_means,
     averaged_propensity,
     convex_weights,
+    earned_weights,
     forest_means,
     mixture_weights,
 )  # fmt: skip
@@ -60,7 +61,7 @@ def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
 
 
-AUTO = MLP(hidden=(64, 64))  # the network of outcome_model="auto"
+AUTO = MLP(hidden=(64, 64))  # the first network of outcome_model="auto"
 
 
 # -- weights ----------------------------------------------------------------------------------------------
@@ -279,6 +280,25 @@ def test_averaged_propensity_of_a_step(weighted: bool) -> None:
 # -- the average in a cross-fitting -----------------------------------------------------------------------
 
 
+def test_one_more_learner_must_earn_its_place() -> None:
+    """Three of the four columns are the truth with noise; the optional one is noisier, or the truth itself."""
+    rng = np.random.default_rng(3)
+    truth = rng.normal(size=600)
+    outcome, weights = truth + 0.5 * rng.normal(size=600), rng.uniform(0.5, 2.0, size=600)
+    others = truth[:, None] + 0.6 * rng.normal(size=(600, 3))
+    for noise, earned in ((5.0, False), (0.0, True)):
+        optional = truth + noise * rng.normal(size=600)
+        columns = np.column_stack([others[:, :1], optional, others[:, 1:]])
+        shares = earned_weights(columns, outcome, weights, 1)
+        assert shares.sum() == pytest.approx(1.0)
+        assert (shares[1] > 0.5) == earned
+        if not earned:
+            assert shares[1] == 0.0
+            assert_allclose(np.delete(shares, 1), convex_weights(others, outcome, weights), atol=1e-9)
+    # A learner that repeats another has a share by chance alone, and does not earn it.
+    assert earned_weights(np.column_stack([others, others[:, 0]]), outcome, weights, 3)[3] == 0.0
+
+
 @pytest.mark.usefixtures("few_trees")
 def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     learners = {"forest": "forest_means", "additive": "additive_means"}
@@ -289,8 +309,9 @@ def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: p
     run = CrossFit(outcome_model="auto", folds=2, **settings).run(log, outer=outer)
     single = {name: recorded[-1].result[0] for name, recorded in calls.items()}
     network = CrossFit(outcome_model=AUTO, folds=2, **settings).run(log, outer=outer)
-    single["network"] = network.means
-    assert set(run.shares) == {"network", "forest", "additive"}
+    kinked = CrossFit(outcome_model=MLP(hidden=(64, 64), activation="relu"), folds=2, **settings).run(log, outer=outer)
+    single |= {"network": network.means, "relu network": kinked.means}
+    assert set(run.shares) == {"network", "relu network", "forest", "additive"}
     assert sum(run.shares.values()) == pytest.approx(1.0)
     assert min(run.shares.values()) >= 0.0
     expected = sum(share * single[name] for name, share in run.shares.items())
@@ -299,16 +320,17 @@ def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: p
     def error(means: np.ndarray, wanted: np.ndarray) -> float:
         return float(np.mean((means[rows, log.action] - wanted) ** 2))
 
+    del single["relu network"]  # it need not be in the average
     truth = 10.0 + 2.0 * (log.x[:, 0] > 0) * (log.action == 1)
     assert error(run.means, log.outcome) <= min(error(means, log.outcome) for means in single.values()) + 1e-6
     assert error(run.means, truth) < 1.1 * min(error(means, truth) for means in single.values())
     # In the scores of an outer fold, learners are averaged by the rows outside it alone.
-    nested = [network.fold_means, *(calls[name][-1].result[1] for name in ("forest", "additive"))]
+    nested = [network.fold_means, kinked.fold_means, *(calls[name][-1].result[1] for name in ("forest", "additive"))]
     for number, fold in enumerate(outer):
         known = rows_outside(400, fold)
         own = [table[number] for table in nested]
         taken = np.column_stack([table[known, log.action[known]] for table in own])
-        shares = convex_weights(taken, log.outcome[known], None)
+        shares = earned_weights(taken, log.outcome[known], None, 1)
         assert_allclose(run.fold_means[number], np.tensordot(shares, own, axes=1), atol=1e-5)
 
 
@@ -351,7 +373,7 @@ def test_fewer_than_three_folds_leave_the_network_alone(folds: int) -> None:
     log = log_with_a_step()
     run = CrossFit(outcome_model="auto", folds=folds, **settings).run(log)
     if folds == 3:
-        assert set(run.shares) == {"network", "forest", "additive"}
+        assert set(run.shares) == {"network", "relu network", "forest", "additive"}
         return
     assert run.shares is None
     assert_array_equal(run.means, CrossFit(outcome_model=AUTO, folds=2, **settings).run(log).means)

@@ -20,9 +20,9 @@ class GBPL(GBPLNet):
 
     - the score is a committee of networks (`MLP`) and of forests (`ForestFeatures`) over zetas and folds, each weighted
       by the probability that its out-of-fold welfare is the best;
-    - with logged feedback the mean outcomes are an average of a network, a forest and an additive regression
-      (`nuisance.averaged`), and scores are learned from the doubly robust table and from the outcome model alone; the
-      two kinds are compared by both tables, the unbiased one and the less noisy one.
+    - with logged feedback the mean outcomes are an average of two networks (smooth and ReLU units), a forest and an
+      additive regression (`nuisance.averaged`), and scores are learned from the doubly robust table and from the
+      outcome model alone; the two kinds are compared by both tables, the unbiased one and the less noisy one.
 
     Its networks are smaller than those of `GBPLNet()` (64 x 64 units), at three zetas instead of five, so that it takes
     about as long for some thousand rows. It has everything that has: a posterior, values and intervals, certificates,

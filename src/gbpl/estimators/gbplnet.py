@@ -87,10 +87,10 @@ class GBPLNet(FittedPolicy):
         With logged feedback: doubly robust, inverse propensity as in the paper, the same around a regression of the
         outcome on the features, or the outcome model alone.
     outcome_model : None, "auto", a score model or a scikit-learn regressor
-        With logged feedback: the model of the mean outcomes; `"auto"` is the average of a network, a forest and an
-        additive regression with the smallest out-of-fold error. A regressor is fitted for each action
-        (`PerAction(regressor)`) or once with the action as a feature (`WithAction(regressor)`); None is the network
-        with a masked loss.
+        With logged feedback: the model of the mean outcomes; `"auto"` is the average of two networks (smooth and
+        ReLU), a forest and an additive regression with the smallest out-of-fold error. A regressor is fitted for each
+        action (`PerAction(regressor)`) or once with the action as a feature (`WithAction(regressor)`); None is the
+        network with a masked loss.
     nuisance_folds : int
         With logged feedback: parts of the cross-fitting, actions balanced and groups together.
     nuisance_repeats : int

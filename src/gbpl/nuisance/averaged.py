@@ -30,7 +30,14 @@ if TYPE_CHECKING:
     Folds = Sequence[Int[np.ndarray, " row"]]
     Means = tuple[Float[np.ndarray, "row action"], Float[np.ndarray, "fold row action"]]
 
-__all__ = ["additive_means", "averaged_propensity", "convex_weights", "forest_means", "mixture_weights"]
+__all__ = [
+    "additive_means",
+    "averaged_propensity",
+    "convex_weights",
+    "earned_weights",
+    "forest_means",
+    "mixture_weights",
+]
 
 TREES, LEAF, SHARE = 60, 3, 0.5  # of the forests: trees, rows per leaf, share of the features tried at a split
 SEEN, SEEN_ROWS = 0.5, 50_000  # share of the rows that a tree of the outcomes sees, and rows that any sees at most
@@ -38,6 +45,7 @@ KNOTS = 5
 RIDGES = tuple(10.0 ** np.arange(-1.0, 4.5, 0.5))  # pseudo-rows by which the additive model is shrunk
 PROPENSITY_LEAF, PROPENSITY_SEEN = 20, 0.632  # as many rows as a bootstrap sample has distinct ones
 ROUNDS = 200
+EARNED = 2.0  # standard errors by which a learner must lower the error of the average
 
 
 def convex_weights(
@@ -57,6 +65,25 @@ def convex_weights(
     summing = 1e3 * np.ones(predictions.shape[1])
     solution, _ = nnls(np.vstack([off / scale, summing]), np.append(np.zeros(len(off)), 1e3))
     return solution / solution.sum()
+
+
+def earned_weights(
+    predictions: Float[np.ndarray, "row learner"],
+    outcome: Float[np.ndarray, " row"],
+    weights: Float[np.ndarray, " row"] | None,
+    optional: int,
+) -> Float[np.ndarray, " learner"]:
+    """The convex weights, with one learner left out unless it earns its place.
+
+    It does where the average with it has the lower squared error by more than `EARNED` standard errors of the rows: one
+    learner more costs something wherever it brings nothing, because weights follow noise.
+    """
+    others = np.delete(np.arange(predictions.shape[1]), optional)
+    every, fewer = convex_weights(predictions, outcome, weights), np.zeros(predictions.shape[1])
+    fewer[others] = convex_weights(predictions[:, others], outcome, weights)
+    row = np.ones(len(outcome)) if weights is None else weights / weights.mean()
+    saved = row * ((outcome - predictions @ fewer) ** 2 - (outcome - predictions @ every) ** 2)
+    return every if saved.mean() > EARNED * saved.std() / np.sqrt(len(saved)) else fewer
 
 
 def mixture_weights(

@@ -43,10 +43,10 @@ class CrossFit:
     """How outcome means and propensities are estimated.
 
     folds, repeats : parts that the rows are divided into (actions balanced, groups together), and how often
-    outcome_model : None for the network with a masked loss, "auto" for the average of it, a forest and an additive
-        regression (`gbpl.nuisance.averaged`), a score model such as `MLP(hidden=(32,))`, a scikit-learn regressor (or
-        classifier, for outcomes such as 0/1) or `PerAction(...)`, or `WithAction(...)`. With "auto" a propensity that
-        is not given is an average too, of logistic regression and a forest
+    outcome_model : None for the network with a masked loss, "auto" for the average of two networks, a forest and an
+        additive regression (`gbpl.nuisance.averaged`), a score model such as `MLP(hidden=(32,))`, a scikit-learn
+        regressor (or classifier, for outcomes such as 0/1) or `PerAction(...)`, or `WithAction(...)`. With "auto" a
+        propensity that is not given is an average too, of logistic regression and a forest
     clip : propensities below it are raised to it; "auto" is 0.02 over the number of actions
     committee, validation_fraction : networks averaged within each fold, each stopped by its own part of the other
         rows; with None one network, stopped by that share of them

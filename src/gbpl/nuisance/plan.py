@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from gbpl.fitting.stack import StackFit, StackProblem, fit_stacks
 from gbpl.models.adapters import as_model
 from gbpl.models.base import ScoreModel
 from gbpl.models.networks import MLP
-from gbpl.nuisance.averaged import additive_means, convex_weights, forest_means
+from gbpl.nuisance.averaged import additive_means, earned_weights, forest_means
 from gbpl.nuisance.learners import MaskedSquare, PerAction, WithAction
 from gbpl.nuisance.nuisances import Nuisances
 
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "Plan", "fit_plans"]
 
-AUTO_NETWORK = MLP(hidden=(64, 64))  # beside a forest and an additive regression
+# Beside a forest and an additive regression: smooth units where means are smooth, kinks where they are nearly 0 or 1
+AUTO_NETWORKS = {"network": MLP(hidden=(64, 64)), "relu network": MLP(hidden=(64, 64), activation="relu")}
+OPTIONAL = "relu network"  # in the average where it earns its place
 
 
 class Job(NamedTuple):
@@ -142,20 +145,27 @@ class Plan(NamedTuple):
             feedback, self.propensity, self.clip, feedback.propensity is None, means, fold_means, folds=self.folds
         )
 
-    def averaged(self, network: Nuisances) -> Nuisances:
-        """The network's means averaged with those of other learners, by their errors on rows they did not see."""
-        feedback = self.feedback
-        assert network.means is not None
-        by_learner = {"network": (network.means, network.fold_means)}
+    def networks(self) -> dict[str, Any]:
+        """Networks of the outcomes, by name: several are averaged, where two folds can be left out of others."""
+        settings = self.settings
+        if not settings.averages:
+            return {"network": as_model(MLP() if settings.outcome_model is None else settings.outcome_model)}
+        count = len(AUTO_NETWORKS) if self.columns > 1 and len(self.folds) > 2 else 1
+        return dict(islice(AUTO_NETWORKS.items(), count))
+
+    def averaged(self, networks: Mapping[str, Nuisances]) -> Nuisances:
+        """The networks' means averaged with those of other learners, by their errors on rows they did not see."""
+        feedback, network = self.feedback, next(iter(networks.values()))
+        by_learner: dict[str, Any] = {name: (part.means, part.fold_means) for name, part in networks.items()}
         seed = self.settings.seeds(8, count=1)[0] % 2**31
         by_learner["forest"] = forest_means(feedback, self.folds, seed=seed)
         by_learner["additive"] = additive_means(feedback, self.folds)
-        rows = np.arange(len(feedback))
+        rows, names = np.arange(len(feedback)), list(by_learner)
 
         def shares_by(tables: Sequence[Any], known: Int[np.ndarray, " row"]) -> Float[np.ndarray, " learner"]:
             predictions = np.column_stack([means[known, feedback.action[known]] for means in tables])
             weights = None if feedback.weights is None else feedback.weights[known]
-            return convex_weights(predictions, feedback.outcome[known], weights)
+            return earned_weights(predictions, feedback.outcome[known], weights, names.index(OPTIONAL))
 
         shares = shares_by([part for part, _ in by_learner.values()], rows)
         means: Any = sum(share * part for share, (part, _) in zip(shares, by_learner.values(), strict=True))
@@ -181,19 +191,19 @@ def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
         elif plan.spread[1] == 0.0:
             done[number] = plan.nuisances(plan.constant())
         else:
-            network = settings.outcome_model is None or settings.averages
-            model = as_model((AUTO_NETWORK if settings.averages else MLP()) if network else settings.outcome_model)
-            width = plan.feedback.context.shape[1]
-            key = model, plan.columns, settings.fit_config, settings.device, settings.progress, width
-            together.setdefault(key, []).append(number)
-    for (model, columns, config, device, progress, _), numbers in together.items():
+            for name, model in plan.networks().items():
+                width = plan.feedback.context.shape[1]
+                key = name, model, plan.columns, settings.fit_config, settings.device, settings.progress, width
+                together.setdefault(key, []).append(number)
+    by_network: dict[int, dict[str, Nuisances]] = {}
+    for (name, model, columns, config, device, progress, _), numbers in together.items():
         problems = [plans[number].stack() for number in numbers]
         stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
         for number, problem, stack in zip(numbers, problems, stacks, strict=True):
             plan = plans[number]
             parts = [f"fold {job.number}" for job in plan.jobs]
             warn_if_unfinished(stack, config, parts, what="the fit of the outcome models")
-            done[number] = plan.nuisances(plan.by_network(model, problem, stack))
-            if plan.settings.averages and columns > 1 and len(plan.folds) > 2:  # two left out must leave others
-                done[number] = plan.averaged(done[number])
+            by_network.setdefault(number, {})[name] = plan.nuisances(plan.by_network(model, problem, stack))
+    for number, networks in by_network.items():
+        done[number] = plans[number].averaged(networks) if len(networks) > 1 else networks["network"]
     return [done[number] for number in range(len(plans))]
