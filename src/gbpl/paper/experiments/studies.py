@@ -47,8 +47,8 @@ class Study:
 
     `part` is the paper's methods, or the default beside them, of which only a `share` of the trials is run. `work` is
     roughly what a trial of each part takes on a core, in hundredths of a second, for the time left. `draws` says that
-    the trials draw from posteriors. The paper's trials are run `sets` times over, with other seeds, where they are cheap
-    and one set of them would decide little; without a printed table, a set is one trial.
+    the trials draw from posteriors. The paper's trials are run `sets` times over, with other seeds, where they are
+    cheap and one set of them would decide little; without a printed table, a set is one trial.
     """
 
     name: str

@@ -88,8 +88,8 @@ def standard_error(values: Float[np.ndarray, " trial"]) -> float:
 def summary(column: Column, values: Float[np.ndarray, " trial"]) -> tuple[float, float, int]:
     """What the column makes of trials, its standard error, and how many had a number.
 
-    The variance of n numbers has a relative error of sqrt((kurtosis - 1) / n), their standard error half of it; that of
-    a quantile is the standard deviation over 200 resamples.
+    The variance of n numbers has a relative error of sqrt((kurtosis - 1) / n), their standard error half of it; the
+    error of a quantile is the standard deviation over 200 resamples.
     """
     values = values[np.isfinite(values)]
     count = len(values)
@@ -113,9 +113,11 @@ def summary(column: Column, values: Float[np.ndarray, " trial"]) -> tuple[float,
 
 
 def _relative_error(values: Float[np.ndarray, " trial"]) -> float:
-    """Of the variance of these numbers; NaN where they do not vary."""
+    """Of the variance of these numbers; NaN where they do not vary. Few numbers never show less than normal tails."""
     off = (values - values.mean()) ** 2
-    return math.sqrt(max(float(np.mean(off**2) / np.mean(off) ** 2) - 1, 0.0) / len(values)) if off.any() else math.nan
+    if not off.any():
+        return math.nan
+    return math.sqrt(max(float(np.mean(off**2) / np.mean(off) ** 2) - 1, 2.0) / len(values))
 
 
 def table_rows(spec: TableSpec, records: Records) -> list[Row]:
