@@ -132,7 +132,7 @@ def _open_settings() -> str:
         [
             "## What the text leaves open",
             f"{by_print} of these {len(CHOICES)} choices were made by what comes nearer to print, so that agreement of "
-            "the tables they bear on is less than an independent confirmation. None was made by looking at verdicts.",
+            "the tables they bear on is less than an independent confirmation.",
             pipe_table(["left open", "tried", "kept", "why", "by nearness to print"], rows, "lllll"),
         ]
     )

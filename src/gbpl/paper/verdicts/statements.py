@@ -26,10 +26,17 @@ STATEMENTS: tuple[Statement, ...] = (
 )
 NOT_FOLLOWING = "cannot be judged: the printed table does not follow from the stated design"
 
+REVISED = """\
+These rules were written after a first run had been judged by others, with its verdicts known. What changed: sentences
+about tables that do not follow from their designs are no longer judged, nor a population by samples; a highest mean
+need not be a clear one; words of degree have no threshold of ours; and the trials behind single coverages and the one
+run of the example are repeated. The boundaries of 2 % and 5 % are those of the first rules."""
 HEADINGS = {
     JUDGED: (
         "### The author's sentences about tables that can follow from their designs",
-        "These are judged.",
+        "These are judged. Those about intervals rest on settings that the text leaves open "
+        "([below](#what-the-text-leaves-open)): none that was tried gives both the printed coverages and the printed "
+        "widths, so one that is not seen here may speak of our setting and not of the paper's.",
     ),
     NOT_JUDGED: (
         "### The author's sentences about tables that do not follow from their designs",
@@ -115,7 +122,7 @@ def statements_section(found: Sequence[tuple[int, Statement, Verdict]]) -> str:
     """The part of the report on statements: the rules, and a table for each kind."""
     if not found:
         return "## Statements\n\nNone is about the tables of this run."
-    parts = ["## Statements", (verdict.__doc__ or "").partition("\n\n")[2].strip()]
+    parts = ["## Statements", (verdict.__doc__ or "").partition("\n\n")[2].strip(), REVISED]
     for kind, (heading, note) in HEADINGS.items():
         rows = [_row(number, statement, of) for number, statement, of in found if statement.kind == kind]
         if rows:
