@@ -128,7 +128,7 @@ def _method(row: Row) -> str:
 
 
 def _best_possible(spec: TableSpec, truths: Truths, rows: Sequence[Row]) -> list[list[str]]:
-    """A last entry for each row, under its heading: the design's optimum; none where no welfare is printed, or known."""
+    """A last entry for each row, under its heading: the design's optimum; none where no welfare is printed or known."""
     if not any(column.metric == "welfare" for column in layout(spec).columns):
         return [[]] * (len(rows) + 1)
     optima = [number(dict(truths.get((spec.name, row[0]), {})).get("optimal")) for row in rows]

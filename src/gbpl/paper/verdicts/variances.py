@@ -113,9 +113,12 @@ def _spread(spec: TableSpec, records: Records, case: str, truth: Mapping[str, fl
     return Spread(
         spec.name,
         case,
-        *(truth[name] for name in ("test_rows", "row_variance", "most", "between")),
-        of_print,
-        float(np.median(ours)) if ours else math.nan,
+        rows=truth["test_rows"],
+        row_variance=truth["row_variance"],
+        most=truth["most"],
+        between=truth["between"],
+        of_print=of_print,
+        ours=float(np.median(ours)) if ours else math.nan,
     )
 
 
