@@ -21,7 +21,7 @@ class Choice:
 CHOICES: tuple[Choice, ...] = (
     Choice(
         "Network of the tables (widths (64, 64) for the example, (128, 128) in a listing)",
-        "(128, 128), (100,) and (32, 32)",
+        "(128, 128), (100,) and (32, 32), in committees at n = 3,000",
         "(128, 128) in tables of policies, (64, 64) in the one-dimensional studies",
         "the listing and the example; widths hardly matter",
         "no",
@@ -30,7 +30,7 @@ CHOICES: tuple[Choice, ...] = (
         "Patience and largest number of epochs",
         "patience 10 and 20, 200 epochs",
         "20 and 200; patience 10 in the four synthetic tables",
-        "20 reproduces the learning curves; no patience brings the synthetic tables to print, and 10 is faster",
+        "20 reproduces the learning curves; no patience brings the synthetic tables to print",
         "yes, 20 by the learning curves",
     ),
     Choice(
@@ -42,22 +42,22 @@ CHOICES: tuple[Choice, ...] = (
     ),
     Choice(
         "Prior sd 1, eta = 1 and weight decay 1e-4 are stated together",
-        "the prior, and weight decay instead of it",
+        "the prior; weight decay instead of it, in the interval study only",
         "the prior",
-        "with a mean loss the prior already is a penalty of 1 / (eta n); both together would count it twice",
+        "with a mean loss the prior already is a penalty of 1 / (eta n), which is not the stated weight decay",
         "no",
     ),
     Choice(
         "Split of the learning curves and of weak overlap",
-        "0.6 / 0.2 / 0.2, and 0.8 / 0.2 with a new evaluation sample",
+        "nothing else",
         "0.8 to train, 0.2 to stop on",
         "the printed effective sample size is that of 4,800 of 6,000 rows",
         "yes, read off the print",
     ),
     Choice(
         "Evaluation sample of the learning curves and of weak overlap",
-        "10,000 new rows",
-        "10,000, the same for all n of a replication",
+        "nothing else",
+        "10,000 new rows, the same for all n of a replication",
         "printed welfare plus regret is one number for all n (0.2723 and 0.2712); the printed errors are about those "
         "of 10,000 rows",
         "yes, that it is shared; the size no",
@@ -66,7 +66,7 @@ CHOICES: tuple[Choice, ...] = (
         "Logging policy: scale and clip of the logistic index",
         "unit-norm index times 0.5 and 1, clipped at 0.05",
         "factor 1, clipped at 0.05, true propensities",
-        "both reproduce the logged learning curve but for n = 1000; 1 is the plainer",
+        "both reproduce the logged learning curve but for n = 1000; print does not tell them apart",
         "yes, of the order of magnitude",
     ),
     Choice(
@@ -78,15 +78,15 @@ CHOICES: tuple[Choice, ...] = (
     ),
     Choice(
         "Folds of the cross-fitted outcome means; named for the learning curves only",
-        "two, and one network for all",
+        "two",
         "two in the learning curves and under weak overlap, one network in the counterfactual tables",
         "two reproduce the print; the other tables speak of no cross-fitting",
         "yes",
     ),
     Choice(
         "Settings of the methods compared with",
+        "nothing else",
         "one network each, trained and stopped alike on its own loss",
-        "that",
         "the plainest. PluginReg with logged feedback comes out better here than in print, which is as one of two "
         "cross-fitted halves would be; WeightedLogistic worse in the learning curve and better in the UCI table",
         "no",
@@ -124,7 +124,7 @@ CHOICES: tuple[Choice, ...] = (
     ),
     Choice(
         "Index vectors of the synthetic designs: drawn once, or in every trial",
-        "drawn once",
+        "nothing else",
         "drawn once",
         "the text says fixed for two actions and random for five; see the variances above",
         "no",

@@ -22,10 +22,10 @@ REGRETS = """\
 gbpl default is `GBPL()`, as users begin with it, on the same data as the paper's methods: it learns from all observed
 rows, networks and forests side by side. Its settings were chosen on the paper's binary designs, among others, with
 other seeds ([design](design.md)), so these tables are no untouched test of it. It is not a method of the paper, and no
-verdict on a statement uses its rows. Regret, the less the better. Printed is GBPLNet (CV), of the DR
-kind with logged feedback; it is left out where the print does not follow from the design. The other differences are
-paired by trial, in regret against conditional means. With five actions the GBPLNet rows are randomized policies and
-the default is its rule, so that part of the difference is that of not randomizing."""
+verdict on a statement uses its rows. Regret, the less the better. Printed is GBPLNet (CV), of the DR kind with logged
+feedback; it is left out where the print does not follow from the design. The other differences are paired by trial, in
+regret against conditional means. With five actions the GBPLNet rows are randomized policies and the default is its
+rule, so that part of the difference is that of not randomizing."""
 
 
 @dataclass(frozen=True, slots=True)
