@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from gbpl import MLP, FitConfig
+from gbpl import GBPL, MLP, FitConfig
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign, OneDimensionalDesign
 from gbpl.paper.experiments import posterior, studies
 from gbpl.paper.experiments.full import full_records, losses_of, scaled_tables
@@ -137,6 +137,7 @@ def test_logs_of_a_trial() -> None:
 
 def test_the_default_row_is_the_estimators_default() -> None:
     policy = Settings(device="cpu").default(7)
+    assert type(policy) is GBPL
     changed = {name for name, value in policy.get_params().items() if value != type(policy)().get_params()[name]}
     assert changed == {"device", "progress", "random_state"}
 
@@ -147,6 +148,22 @@ def test_truths_belong_to_their_designs() -> None:
     assert found["synthetic-binary", "DGP1 unscaled"]["oracle"] > found["synthetic-binary", "DGP1"]["oracle"]
     assert found["weak-overlap", "0.05"]["optimal"] == BinaryDesign("DGP2").optimal_welfare()
     assert found["uq-evaluation", "4"]["optimal"] == OneDimensionalDesign().optimal_welfare()
+
+
+def test_variances_are_those_of_welfare_over_trials() -> None:
+    """The best rule on 2,000 test samples of 50 rows: their variance is that of a row over 50."""
+    truth = studies.truths(QUICK, [("synthetic-binary", "DGP3"), ("posterior-threshold-rules", "0.05")])
+    design, made = BinaryDesign("DGP3"), truth["synthetic-binary", "DGP3"]
+    sample = design.sample(100_000, seed=9)
+    rows = np.where(design.effect(sample.x) > 0, sample.outcomes[:, 1], sample.outcomes[:, 0])
+    assert rows.reshape(2000, 50).mean(axis=1).var() == pytest.approx(made["row_variance"] / 50, rel=0.1)
+    assert made["test_rows"] == 1000
+    assert made["between"] < 1e-12  # no vector is drawn in DGP3
+    x, means = posterior._population()
+    known = truth["posterior-threshold-rules", "0.05"]
+    assert means.max(axis=1).var() == pytest.approx(known["row_variance"], rel=0.03)  # by means, without noise
+    assert (known["test_rows"], len(x)) == (2000, 20_000)
+    assert means.max(axis=1).mean() == pytest.approx(known["optimal"], abs=1e-6)
 
 
 # -- the posterior studies ----------------------------------------------------------------------------------
@@ -178,6 +195,29 @@ def test_decisions_by_hand() -> None:
     assert rules["0.20"]["uncertain"] == pytest.approx(3 / 5)  # 0.55, 0.25 and 0.8 itself
     assert rules["0.05"]["change"] == pytest.approx(3 / 5)
     assert rules["0.05"]["regret"] == pytest.approx((0.3 + 0.1 + 0.4 - 0.3) / 5)
+
+
+def test_the_default_is_judged_on_its_own_rule() -> None:
+    """Its target is the population welfare of what `predict` does, and its interval is that of its users."""
+    (line,) = posterior.default_records("uq-evaluation", [3], 1000, QUICK, decisions=False)["uq-evaluation"]
+    sample = OneDimensionalDesign().sample(200, seed=1003)
+    policy = QUICK.default(1003).fit(sample.x, sample.outcomes)
+    fresh = OneDimensionalDesign().sample(200_000, seed=1)
+    worth = np.mean(fresh.outcome_mean[np.arange(200_000), policy.predict(fresh.x)])
+    assert line.values["target"] == line.values["welfare"] == pytest.approx(worth, abs=0.01)
+    low, high = np.quantile(policy.population_welfare(seed=1003).values, [0.05, 0.95])
+    assert (line.values["low90"], line.values["high90"]) == pytest.approx((low, high), abs=1e-3)
+
+
+def test_numbers_of_the_example_by_hand() -> None:
+    draws = np.array([[0.0, 0.2, 0.9, 1.0], [0.2, 0.4, 0.9, 0.8]])
+    arrays = {"draws": draws, "target": np.array([0.0, 0.6, 1.0, -1.0]), "welfare": np.arange(401) / 400}
+    numbers = posterior._example_numbers(arrays | {"validation_loss": np.array(0.3)})
+    assert numbers["miss"] == pytest.approx((0.1 + 0.3) / 2)
+    assert numbers["edge"] == pytest.approx(0.9)
+    assert numbers["band"] == pytest.approx(0.95 * 0.2)
+    assert numbers["edge_band"] == pytest.approx(0.95 * (0.0 + 0.2) / 2)
+    assert (numbers["low"], numbers["high"], numbers["welfare_mean"]) == pytest.approx((0.025, 0.975, 0.5))
 
 
 def test_ends_are_quantiles() -> None:

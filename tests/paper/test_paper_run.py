@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -21,6 +22,7 @@ from gbpl.paper.experiments.catalog import DEFAULT, EXAMPLE, TABLES
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
 from gbpl.paper.experiments.studies import STUDIES
 from gbpl.paper.run import Block, Run, reproduce
+from gbpl.paper.verdicts.statements import STATEMENTS
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +74,12 @@ def test_quick_makes_every_table_and_figure(quick: Path) -> None:
     report = (quick / "REPORT.md").read_text()
     for picture in re.findall(r"\]\((figures/[^)]+)\)", report):
         assert (quick / picture).exists()
-    assert "holds" in report
     assert "gbpl default" in report
+    listed = json.loads((quick / "verdicts.json").read_text())
+    assert [line["number"] for line in listed] == list(range(1, len(STATEMENTS) + 1))
+    for line in listed:
+        assert f"| {line['number']} | " in report
+        assert line["why"].replace("|", r"\|") in report
 
 
 def test_cross_validation_picks_among_the_zetas(quick: Path) -> None:
@@ -209,8 +215,13 @@ def test_the_papers_trial_counts() -> None:
     for study in STUDIES.values():
         for case in study.cases:
             if case != "DGP1 unscaled":
-                assert per_row[study.name, case, "paper"] == study.trials
-                assert 1 <= per_row[study.name, case, "default"] <= study.trials
+                ran = per_row[study.name, case, "paper"]
+                assert ran % counts.get(study.tables[0], 1) == 0
+                assert ran == study.trials
+                default = per_row.get((study.name, case, "default"), 0)
+                assert (default == 0) if study.name == EXAMPLE else (15 <= default <= ran)
+    sets = {name: per_row[name, "1-D", "paper"] // counts[name] for name in ("uq-calibration", "uq-evaluation")}
+    assert sets == {"uq-calibration": 10, "uq-evaluation": 10}
     assert set(asked.wanted) == {*TABLES, EXAMPLE}
 
 

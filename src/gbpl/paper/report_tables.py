@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.paper.experiments.catalog import DEFAULT, TableSpec
+from gbpl.paper.experiments.catalog import DEFAULT, TABLES, TableSpec
 from gbpl.paper.printing.cells import Cell, cells, table_rows
-from gbpl.paper.printing.columns import COMPARED, Column, Row, layout
+from gbpl.paper.printing.columns import SPREADS, Column, Row, layout
 from gbpl.paper.printing.tables import MARK, number, pipe_table, signed, trial_counts, with_error
 from gbpl.paper.verdicts.verdict import name_of
 
@@ -18,44 +18,99 @@ if TYPE_CHECKING:
 
     Truths = Mapping[tuple[str, str], Mapping[str, float]]
 
-__all__ = ["cell_name", "table_section"]
+__all__ = ["FAR", "NEAR", "columns_section", "limit", "table_section"]
 
-WIDE = 3  # a table with more compared columns has one line per number instead of one per row
+WIDE = 3  # a table with more columns to show has one line per number instead of one per row
+NEAR, FAR = 2.0, 3.0  # combined standard errors allowed to GBPLNet and to the methods it is compared with
 
-_ONE_ZETA = (
-    "The default's rows are those of `GBPLNet(zeta=1)`, its eta from the data: the target is that of one zeta, so "
-    "nothing is averaged here. Its draws are of the randomized policy of a committee, which varies less than the one "
-    "network of the paper."
+_ITS_OWN = (
+    "The default's interval answers another question: what the rule it has learned is worth in the population, from "
+    "the rows of the fit alone, with the noise of outcomes in it. The printed ones are for the welfare of the target "
+    "clip(tau, -1, 1) on points whose means are known. So its target is the true welfare of its own rule, its "
+    "intervals are wider, and no eta is chosen by looking at coverage."
 )
 COMMENTS = {  # on the default's rows
-    "uq-calibration": _ONE_ZETA,
-    "uq-evaluation": _ONE_ZETA,
+    "uci": (
+        "Welfare here is mostly the shared response of the test rows, so that the default's differs from the other "
+        "rows' by its smaller number of trials; compare regrets."
+    ),
+    "weak-overlap": "The default chooses its own clip, so that its row is the same under each printed one.",
+    "uq-calibration": _ITS_OWN,
+    "uq-evaluation": _ITS_OWN,
     "action-disagreement": (
         "The default averages over zeta, and its probabilities are those of the whole committee's posterior: that an "
         "action is the better one. Where they are right, a group's agreement is one less half its disagreement."
     ),
     "posterior-threshold-rules": (
-        "The default is less sure than the paper's one network, and gives up a little more to its own rule at small "
-        "alpha; one feature decides here, and both are sure of nearly all points. Where more features count, doubt is "
-        "real and costs more ([calibration](calibration.md#is-it-right-when-it-is-sure))."
+        "The threshold rule treats only where it is 1 - alpha sure. The default doubts more than the paper's one "
+        "network does, as its draws differ in zeta and model too, so that the rule leaves more points at action 0 and "
+        "gives up more to its own decisions, most at alpha = 0.05. That is a cost of the rule, not a gain: the default "
+        "decides by `predict`, whose welfare is under *map* ([when it is sure, is it right?]"
+        "(calibration.md#is-it-right-when-it-is-sure))."
     ),
+}
+COMPARED_AS = {
+    "mean": "mean",
+    "coverage": "share of trials",
+    "width": "mean",
+    "variance": "ratio",
+    "error": "ratio",
+    "quantile": "5 % quantile",
+    "total": "count, as of the paper's trials",
 }
 
 
-def cell_name(cell: Cell) -> list[str]:
-    """Case, method with its zeta, and column."""
-    return [cell.case, name_of(cell.row), cell.column.name]
+def limit(cell: Cell) -> float:
+    """How many standard errors a number may be apart."""
+    return NEAR if cell.method.startswith("GBPLNet") else FAR
+
+
+def columns_section(records: Mapping[str, Records]) -> str:
+    """Every printed column: how it is compared, how many of its numbers are within the limits, and the farthest."""
+    rows = []
+    for name, table in records.items():
+        of_table = [cell for cell in cells(TABLES[name], table) if cell.printed is not None]
+        for column in layout(TABLES[name]).columns:
+            of_column = [cell for cell in of_table if cell.column == column]
+            apart = [cell for cell in of_column if np.isfinite(cell.apart)]
+            inside = sum(abs(cell.apart) <= limit(cell) for cell in apart)
+            farthest = max(apart, key=lambda cell: abs(cell.apart), default=None)
+            rows.append(
+                [
+                    name + ("" if TABLES[name].group == "consistent" else " *"),
+                    column.name,
+                    COMPARED_AS[column.kind],
+                    f"{inside} of {len(apart)}",
+                    str(len(of_column) - len(apart)),
+                    f"{signed(farthest.apart)}, {name_of(farthest.row)} at {farthest.case}" if farthest else "--",
+                ]
+            )
+    if not rows:
+        return ""
+    heading = ["table", "column", "compared as", "within limits", "not comparable", "farthest"]
+    return "\n\n".join(
+        [
+            "## Every printed column",
+            "Limits are 2 standard errors for GBPLNet and 3 for other methods. Variances and standard errors are "
+            "compared by the logarithm of their ratio, standard errors as of the paper's number of trials. Not "
+            "comparable is a spread printed as 0.0000, or a number of a single trial. A star marks tables whose print "
+            "does not follow from the stated design.",
+            pipe_table(heading, rows, "lllrrl"),
+        ]
+    )
 
 
 def table_section(spec: TableSpec, records: Records, truths: Truths, figures: Sequence[str]) -> str:
     """Heading, figures, and a table of ours, printed, apart and the design's optimum."""
-    columns = [column for column in layout(spec).columns if column.kind in COMPARED]
+    columns = [column for column in layout(spec).columns if column.kind != "error"]
     body = _wide if len(columns) <= WIDE else _long
     intro = f"{trial_counts(spec, records).capitalize()}, {spec.trials} in the paper."
     if spec.name in COMMENTS:
         intro += f" {COMMENTS[spec.name]}"
     if spec.group == "inconsistent":
-        intro += " The print cannot follow from the stated design: distances are shown, not counted."
+        intro += " The print does not follow from the stated design: distances are shown, not counted."
+    else:
+        intro += " Distances beyond 2 (GBPLNet) or 3 (other methods) are bold."
     intro += f" In the printed layout: [tables/{spec.name}.md](tables/{spec.name}.md)."
     return "\n\n".join(
         [
@@ -73,7 +128,9 @@ def _method(row: Row) -> str:
 
 
 def _best_possible(spec: TableSpec, truths: Truths, rows: Sequence[Row]) -> list[list[str]]:
-    """A last entry for each row, under its heading: the design's optimum. None at all where it is never known."""
+    """A last entry for each row, under its heading: the design's optimum; none where no welfare is printed or known."""
+    if not any(column.metric == "welfare" for column in layout(spec).columns):
+        return [[]] * (len(rows) + 1)
     optima = [number(dict(truths.get((spec.name, row[0]), {})).get("optimal")) for row in rows]
     return [["best possible welfare"], *([text] for text in optima)] if set(optima) - {"--"} else [[]] * (len(rows) + 1)
 
@@ -82,19 +139,24 @@ def _three(cell: Cell | None) -> list[str]:
     """Ours, printed, apart."""
     if cell is None:
         return ["--"] * 3
-    digits = cell.column.digits
+    digits, spread = cell.column.digits, cell.column.kind in SPREADS
+    outside = TABLES[cell.table].group == "consistent" and abs(cell.apart) > limit(cell)
     return [
-        with_error(cell.ours, cell.se, digits),
+        number(cell.ours, digits) if spread else with_error(cell.ours, cell.se, digits),
         with_error(cell.printed, cell.printed_se, digits),
-        signed(cell.apart),
+        f"**{signed(cell.apart)}**" if outside else signed(cell.apart),
     ]
+
+
+def _heading(column: Column) -> str:
+    return "variance" if column.kind == "variance" else column.metric
 
 
 def _wide(spec: TableSpec, records: Records, truths: Truths, columns: Sequence[Column]) -> str:
     """One line per row; ours, printed and apart of every column beside one another."""
     by_name = {(cell.row, cell.column.name): cell for cell in cells(spec, records)}
     rows = table_rows(spec, records)
-    lines = [[layout(spec).heading, "method", *(text for c in columns for text in (c.metric, "printed", "apart"))]]
+    lines = [[layout(spec).heading, "method", *(text for c in columns for text in (_heading(c), "printed", "apart"))]]
     for row in rows:
         numbers = [text for column in columns for text in _three(by_name.get((row, column.name)))]
         lines.append([row[0], _method(row), *numbers])

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gbpl.datasets.files import DataUnavailableError
-from gbpl.paper.experiments.catalog import EXAMPLE, TABLES, UCI
+from gbpl.paper.experiments.catalog import AUTO, EXAMPLE, EXTRAS, TABLES, UCI
 from gbpl.paper.experiments.posterior import example
 from gbpl.paper.experiments.protocol import Settings
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
@@ -87,7 +87,7 @@ class Run:
     platform: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        known = (*TABLES, EXAMPLE)
+        known = (*TABLES, *EXTRAS)
         for name in self.tables:
             if name not in known:
                 raise ValueError(f"table must be one of {', '.join(known)}, got {name!r}")
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        return self.tables or (*TABLES, EXAMPLE)
+        return self.tables or (*TABLES, *EXTRAS)
 
     @property
     def studies(self) -> list[Study]:
@@ -121,7 +121,7 @@ class Run:
                 for part in (PAPER_PART, DEFAULT_PART):
                     if part == DEFAULT_PART and case in VARIANTS:
                         continue  # they are there to explain the print
-                    count = study.count(part, self.trials)
+                    count = study.count(part, self.trials)  # none, where the default has no part in a study
                     if case in VARIANTS:
                         count = min(count, VARIANT_TRIALS)
                     size = BLOCK_TRIALS[part]
@@ -283,6 +283,7 @@ def _write(run: Run, folder: Path, blocks: Sequence[Block]) -> Path:
     from gbpl.paper.printing.figures import draw
     from gbpl.paper.printing.tables import latex, markdown
     from gbpl.paper.report import report
+    from gbpl.paper.verdicts.statements import as_json
 
     files: dict[str, list[Path]] = {}
     for block in blocks:
@@ -294,25 +295,20 @@ def _write(run: Run, folder: Path, blocks: Sequence[Block]) -> Path:
         records[table] = read_blocks(paths)
         records[table].write(folder / "records" / f"{table}.csv")
     (folder / "tables").mkdir(exist_ok=True)
-    for table, lines in records.items():
+    printed = {table: lines for table, lines in records.items() if table in TABLES}
+    for table, lines in printed.items():
         (folder / "tables" / f"{table}.md").write_text(markdown(TABLES[table], lines))
         (folder / "tables" / f"{table}.tex").write_text(latex(TABLES[table], lines))
     arrays = _example(run, folder) if EXAMPLE in run.wanted else None
-    figures = draw(records, folder / "figures", example=arrays)
-    numbers = None
-    if arrays is not None:
-        low, high = np.quantile(arrays["welfare"], [0.025, 0.975])
-        numbers = {
-            "validation_loss": float(arrays["validation_loss"]),
-            "welfare_mean": float(np.mean(arrays["welfare"])),
-            "low": float(low),
-            "high": float(high),
-        }
+    figures = draw(printed, folder / "figures", example=arrays)
     cases = [
-        (table, case) for table, lines in records.items() for case in dict.fromkeys(row[0] for row in lines.rows())
+        (table, case)
+        for table, lines in printed.items()
+        for case in dict.fromkeys(row[0] for row in lines.rows())
+        if case != AUTO
     ]
-    exact = truths(run.settings, [(table, case) for table, case in cases if case != "auto"])
-    text = report(records, truths=exact, run=_facts(run, folder), example=numbers, figures=figures)
+    text = report(records, truths=truths(run.settings, cases), run=_facts(run, folder), figures=figures)
+    (folder / "verdicts.json").write_text(as_json(records))
     path = folder / "REPORT.md"
     path.write_text(text)
     return path

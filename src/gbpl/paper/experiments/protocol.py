@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.datasets import LoggedSample, Sample
-from gbpl.estimators.gbplnet import GBPLNet
+from gbpl.estimators.gbpl import GBPL
 from gbpl.estimators.many import fit_many
 from gbpl.feedback.full import FullFeedback
 from gbpl.fitting.config import FitConfig
@@ -68,12 +68,10 @@ class Settings:
         config = replace(self.config, **training)
         return fit_stacks(problems, objective, network or self.network, config=config, device=device, progress=False)
 
-    def default(self, seed: int, **options: Any) -> GBPLNet:
-        """`GBPLNet()`."""
-        if self.quick:
-            few = {"model": MLP((8,)), "fit_config": self.config, "committee": 2, "nuisance_folds": 2}
-            options = few | options
-        return GBPLNet(random_state=seed, device=self.device, progress=False, **options)
+    def default(self, seed: int) -> GBPL:
+        """`GBPL()`, the learner that users begin with."""
+        few: dict[str, Any] = {"fit_config": self.config, "committee": 3, "nuisance_folds": 2} if self.quick else {}
+        return GBPL(random_state=seed, device=self.device, progress=False, **few)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +161,7 @@ def cross_validated(
 
 
 def default_records(case: str, trials: Sequence[Trial], settings: Settings) -> list[Record]:
-    """The row beside the paper's: `GBPLNet()` on all observed rows, its rule measured as the others are."""
+    """The row beside the paper's: `GBPL()` on all observed rows, its rule measured as the others are."""
     policies = fit_many([settings.default(t.number) for t in trials], [t.data() for t in trials])
     return [
         Record(case, *DEFAULT, trial.number, measures(trial, rule(policy.predict_proba(trial.test.x))))

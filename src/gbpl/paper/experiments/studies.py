@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,10 +21,10 @@ from gbpl.datasets import (
 )
 from gbpl.datasets.openml import load_regression
 from gbpl.feedback.standardize import Standardizer
-from gbpl.paper.experiments.catalog import TABLES
+from gbpl.paper.experiments import posterior
+from gbpl.paper.experiments.catalog import EXAMPLE, TABLES
 from gbpl.paper.experiments.full import full_records
 from gbpl.paper.experiments.logged import logged_records
-from gbpl.paper.experiments.posterior import default_decisions, default_intervals, posterior_records
 from gbpl.paper.experiments.protocol import Settings, Trial, default_records, split
 from gbpl.paper.experiments.records import Record
 
@@ -35,6 +36,8 @@ EVALUATION = 10_000  # new rows of the learning curves
 CLIP = 0.05
 WEAK_INDEX = 2.52  # the printed clipped fractions are those of a normal logit with this standard deviation
 PATIENCE = 10  # of the main tables, which no patience brings to print; the others have that of `Settings`
+SETS = 10  # of the interval studies: 100 or 200 trials are few to say whether a coverage is near its level
+EXAMPLE_RUNS = 50  # of the one-dimensional example, of which the paper shows one
 Lines = Mapping[str, list[Record]]
 
 
@@ -43,8 +46,9 @@ class Study:
     """Trials that make one table, or several. `run(case, part, numbers, settings)` gives the lines of some trials.
 
     `part` is the paper's methods, or the default beside them, of which only a `share` of the trials is run. `work` is
-    roughly the number of rows that pass in a trial of each part, in thousands, for the time left. `draws` says that the
-    trials draw from posteriors.
+    roughly what a trial of each part takes on a core, in hundredths of a second, for the time left. `draws` says that
+    the trials draw from posteriors. The paper's trials are run `sets` times over, with other seeds, where they are
+    cheap and one set of them would decide little; without a printed table, a set is one trial.
     """
 
     name: str
@@ -54,15 +58,18 @@ class Study:
     work: tuple[float, float]
     share: float
     draws: bool = False
+    sets: int = 1
 
     @property
     def trials(self) -> int:
-        return TABLES[self.tables[0]].trials
+        """Of the paper's methods."""
+        printed = TABLES.get(self.tables[0])
+        return self.sets * (printed.trials if printed else 1)
 
     def count(self, part: str, trials: int | None) -> int:
-        """Trials of a part, where `trials` of the paper's methods are asked for (None: as in the paper)."""
+        """Trials of a part, where `trials` of the paper's methods are asked for (None: as many as there are)."""
         asked = self.trials if trials is None else trials
-        return asked if part == PAPER_PART else max(1, round(self.share * asked))
+        return asked if part == PAPER_PART else math.ceil(self.share * asked)
 
 
 # -- trials -------------------------------------------------------------------------------------------------
@@ -171,12 +178,14 @@ def _weak(case: str, part: str, numbers: Sequence[int], settings: Settings) -> L
 
 def _intervals(table: str, start: int, *, decisions: bool) -> Callable[..., Lines]:
     def run(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
-        if part == PAPER_PART:
-            return posterior_records(table, numbers, start, settings, decisions=decisions)
-        lines: dict[str, list[Record]] = {table: default_intervals(numbers, start, settings)}
-        return lines | (default_decisions(numbers, start, settings) if decisions else {})
+        make = posterior.posterior_records if part == PAPER_PART else posterior.default_records
+        return make(table, numbers, start, settings, decisions=decisions)
 
     return run
+
+
+def _example(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
+    return {EXAMPLE: posterior.example_records(numbers, settings)}
 
 
 def _study(name: str, run: Callable[..., Lines], work: tuple[float, float], share: float) -> Study:
@@ -219,49 +228,81 @@ _CALIBRATION = _intervals("uq-calibration", 0, decisions=False)
 STUDIES: Mapping[str, Study] = {
     study.name: study
     for study in (
-        _study("synthetic-binary", _full("synthetic-binary", _binary), (450, 2600), 0.15),
-        _study("synthetic-K", _full("synthetic-K", _multi), (400, 3000), 0.15),
-        _study("uci", _full("uci", _real), (60, 600), 0.15),
-        _study("cf-synthetic-binary", _logged("cf-synthetic-binary", _binary_log), (900, 8000), 0.16),
-        _study("cf-synthetic-K", _MULTI_LOGGED, (1200, 9500), 0.16),
-        _study("cf-uci-binary", _logged("cf-uci-binary", _uci_log), (80, 1000), 0.5),
-        _study("full-feedback-learning", _full("full-feedback-learning", _full_curve), (500, 1200), 0.16),
-        _study("logged-feedback-learning", _LOGGED_CURVE, (700, 2500), 0.16),
-        Study("weak-overlap", ("weak-overlap",), ("all",), _weak, (4500, 10000), 0.2),
-        Study("uq-calibration", ("uq-calibration",), ("1-D",), _CALIBRATION, (90, 900), 0.24, True),
+        _study("synthetic-binary", _full("synthetic-binary", _binary), (90, 120), 0.25),
+        _study("synthetic-K", _full("synthetic-K", _multi), (80, 155), 0.25),
+        _study("uci", _full("uci", _real), (40, 20), 0.5),
+        _study("cf-synthetic-binary", _logged("cf-synthetic-binary", _binary_log), (110, 350), 0.3),
+        _study("cf-synthetic-K", _MULTI_LOGGED, (150, 475), 0.3),
+        _study("cf-uci-binary", _logged("cf-uci-binary", _uci_log), (55, 60), 1.0),
+        _study("full-feedback-learning", _full("full-feedback-learning", _full_curve), (60, 80), 0.25),
+        _study("logged-feedback-learning", _LOGGED_CURVE, (100, 200), 0.3),
+        Study("weak-overlap", ("weak-overlap",), ("all",), _weak, (550, 365), 0.4),
+        Study("uq-calibration", ("uq-calibration",), ("1-D",), _CALIBRATION, (6, 130), 0.05, True, SETS),
         Study(
             "uq-evaluation",
             ("uq-evaluation", "action-disagreement", "posterior-threshold-rules"),
             ("1-D",),
             _intervals("uq-evaluation", 1000, decisions=True),
-            (90, 1600),
-            0.12,
+            (4, 140),
+            0.05,
             True,
+            SETS,
         ),
+        Study(EXAMPLE, (EXAMPLE,), ("1-D",), _example, (80, 0), 0.0, True, EXAMPLE_RUNS),
     )
 }  # fmt: skip
 
 
+def _designs(name: str, case: str, settings: Settings, trials: int) -> list[Any]:
+    """The design behind a case of a table, once for each of `trials` draws of what it draws at random."""
+    if name in ("uci", "cf-uci-binary"):
+        return [_uci(case, number, settings) for number in range(trials)]
+    if name.endswith("-K"):
+        return [MultiActionDesign(case, index_seed=number) for number in range(trials)]
+    if name in ("synthetic-binary", "cf-synthetic-binary"):
+        return [replace(_binary_design(case), index_seed=number) for number in range(trials)]
+    if name in ("full-feedback-learning", "logged-feedback-learning", "weak-overlap"):
+        return [BinaryDesign("DGP2")]
+    return [OneDimensionalDesign()]
+
+
 def truths(settings: Settings, cases: Sequence[tuple[str, str]]) -> dict[tuple[str, str], dict[str, float]]:
-    """Exact optimal and oracle welfare of the design behind cases of tables; of UCI designs the mean over trials."""
-    welfares = {}
-    for name, case in cases:
-        designs: list[Any]
-        if name in ("uci", "cf-uci-binary"):
-            designs = [_uci(case, number, settings) for number in range(TABLES[name].trials)]
-        elif name.endswith("-K"):
-            designs = [MultiActionDesign(case)]
-        elif name in ("synthetic-binary", "cf-synthetic-binary"):
-            designs = [_binary_design(case)]
-        elif name in ("full-feedback-learning", "logged-feedback-learning", "weak-overlap"):
-            designs = [BinaryDesign("DGP2")]
-        else:
-            designs = [OneDimensionalDesign()]
-        welfares[name, case] = {
-            "optimal": float(np.mean([design.optimal_welfare() for design in designs])),
-            "oracle": float(np.mean([design.oracle_welfare() for design in designs])),
-        }
-    return welfares
+    """Exact optimal and oracle welfare of the design behind cases of tables; of UCI designs the mean over trials.
+
+    Beside them how welfare varies from trial to trial under the best rule: `row_variance` is that of a test row (of
+    its conditional mean where the table evaluates by means) on average over draws of the design's random vectors and
+    `most` the largest of them, `between` the variance of the optimal welfare over such draws, `test_rows` how many
+    rows a trial is tested on.
+    """
+    return {(name, case): _welfares(name, case, settings) | _variances(name, case, settings) for name, case in cases}
+
+
+def _welfares(name: str, case: str, settings: Settings) -> dict[str, float]:
+    designs = _designs(name, case, settings, TABLES[name].trials if name in ("uci", "cf-uci-binary") else 1)
+    return {
+        "optimal": float(np.mean([design.optimal_welfare() for design in designs])),
+        "oracle": float(np.mean([design.oracle_welfare() for design in designs])),
+    }
+
+
+def _variances(name: str, case: str, settings: Settings) -> dict[str, float]:
+    """By 20,000 rows of each of 20 designs, the same rows in all of them; of a UCI design, by all its rows."""
+    realized, real = TABLES[name].key in ("dgp", "dataset"), name in ("uci", "cf-uci-binary")
+    within, means = [], []
+    for design in _designs(name, case, settings, TABLES[name].trials if real else 20):
+        sample = design.sample(*(() if real else (20_000,)), seed=0)
+        best = np.argmax(sample.outcome_mean, axis=1)[:, None]
+        within.append(np.var(np.take_along_axis(sample.outcomes if realized else sample.outcome_mean, best, axis=1)))
+        means.append(np.take_along_axis(sample.outcome_mean, best, axis=1).mean())
+    rows = {"dgp": TABLES[name].n / 5, "dataset": TABLES[name].n / 5, "n": EVALUATION, "clip": EVALUATION}
+    test = len(sample.x) / 5 if real else rows.get(TABLES[name].key, posterior.POINTS)
+    left = 1 - 1 / 5 if real else 1.0  # a fifth of all rows, without replacement
+    return {
+        "row_variance": left * float(np.mean(within)),
+        "most": left * float(np.max(within)),
+        "between": float(np.var(means, ddof=1)) if len(means) > 1 else 0.0,
+        "test_rows": float(test),
+    }
 
 
 def load_table(name: str, data_dir: str | None) -> None:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from gbpl.paper.experiments.records import Records
 
-__all__ = ["COMPARED", "Column", "Layout", "Row", "layout"]
+__all__ = ["SPREADS", "Column", "Layout", "Row", "layout"]
 
 Row = tuple[str, str, str]  # case, method, zeta
 
-COMPARED = ("mean", "coverage", "width")  # kinds with a standard error, set against the print
+SPREADS = ("variance", "error")  # kinds that say how trials vary: compared by their ratio
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,27 @@
 """Verdicts on sentences about results: every word has one meaning, the same in all statements.
 
-Two rows are compared by the paired difference over their common trials, with its standard error. A difference is
-clear when it is more than CLEAR = 2 of its standard errors. A share is one of the welfare compared with.
+Each sentence is made a number and a boundary it should be beyond. z is how far beyond it is in our runs, in standard
+errors of the number (over trials, paired where rows are compared): the margin. A sentence that compares several things
+has the z of the weakest comparison.
 
-- higher, lower, improves: a clear difference in that direction; otherwise the statement does not hold.
-- highest, best: higher than each of the others.
-- similar: every pair is less than SIMILAR = 2 % apart, or not clearly apart.
-- competitive: not clearly lower, or lower by less than 2 %.
-- slightly, small: by less than SMALL = 5 %; noticeably: by 5 % or more.
-- rises (falls) with: the ends of a sequence differ clearly, and no step clearly goes the other way.
-- typically: in more than half of the comparisons, and clearly so when a trial's comparisons are averaged.
-- scenario dependent: which row is best, if one is clearly above the worst, is not the same in every scenario.
-- close to nominal: a coverage within 0.02 or 2 binomial standard errors of its level.
+- agrees: z of 2 or more.
+- agrees in direction, not distinguishable: z between 0 and 2.
+- not seen, within error: z between -2 and 0: our mean is on the other side, by less than 2 standard errors.
+- not seen in our runs: z of -2 or less.
+
+The boundaries, in the words of the sentences:
+
+- higher, lower, improves, highest, better: a difference of zero, from each of the others. A word of degree (slightly,
+  noticeably) is not tested: where it begins is the reader's to say, so the size is shown, ours and the printed one.
+- similar: no pair more than 2 % of the welfare apart. Competitive: not more than 2 % below.
+- small, near zero: less than 5 % of what it is a part of.
+- rises (falls) with: the ends of the sequence differ, and no step goes the other way by 2 standard errors.
+- typically: on average over the comparisons, and in more than half of them.
+- scenario dependent: which of two rows is better is reversed between two scenarios, in both by z; the clearest such
+  pair counts, and nothing is corrected for picking it.
+- close to a level: a coverage that a study as large as the paper's could not tell from it: within 2 binomial standard
+  errors of so many trials.
+- a number: the printed one within 2 standard errors of ours; z is what is left of the 2.
 """
 
 from __future__ import annotations
@@ -19,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,11 +46,19 @@ if TYPE_CHECKING:
     Measure = str | Callable[[Records, Row], Float[np.ndarray, " trial"]]
 
 __all__ = [
-    "CLEAR", "SIMILAR", "SMALL", "WORDS", "Gap", "NotComparable", "Statement", "Verdict", "all_of", "competitive",
-    "dependent", "each", "higher", "level", "name_of", "paired", "similar", "together", "trend",
+    "AGREES", "CLEAR", "LEANS", "POPULATION", "SIMILAR", "SMALL", "UNKNOWN", "UNSEEN", "WITHIN", "WORDS", "Gap",
+    "NotComparable", "Verdict", "all_of", "beyond", "competitive", "dependent", "each", "graded", "higher", "level",
+    "name_of", "paired", "same", "similar", "together", "trend",
 ]  # fmt: skip
 
-HOLDS, FAILS, UNKNOWN = WORDS = ("holds", "does not hold", "cannot be compared")
+AGREES, LEANS, WITHIN, UNSEEN, UNKNOWN, POPULATION = WORDS = (
+    "agrees",
+    "agrees in direction, not distinguishable",
+    "not seen, within error",
+    "not seen in our runs",
+    "cannot be compared",
+    "population statement: not tested by a sample",
+)
 CLEAR, SIMILAR, SMALL = 2.0, 0.02, 0.05
 
 
@@ -50,10 +68,12 @@ class NotComparable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One of WORDS, and why, with our numbers; standard errors are in parentheses."""
+    """One of WORDS, and why, with our numbers; `test` says what was tested, `z` how far beyond the boundary it is."""
 
     word: str
     why: str
+    test: str = ""
+    z: float = math.nan
 
     def __post_init__(self) -> None:
         if self.word not in WORDS:
@@ -85,6 +105,9 @@ def name_of(row: Row) -> str:
     return f"{row[1]} ({row[2]})" if row[2] and row[1:] != DEFAULT else row[1]
 
 
+# -- numbers of rows ----------------------------------------------------------------------------------------
+
+
 def _series(records: Records, row: Row, measure: Measure) -> dict[int, float]:
     values = records.of(*row, measure) if isinstance(measure, str) else measure(records, row)
     pairs = zip(records.trials(*row), values.tolist(), strict=True)
@@ -93,7 +116,7 @@ def _series(records: Records, row: Row, measure: Measure) -> dict[int, float]:
 
 def _gap(values: Sequence[float], *rows: Row) -> Gap:
     if len(values) < 2:
-        what = " and ".join(f"{name_of(row)} at {row[0]}" for row in rows)
+        what = " and ".join(f"{name_of(row)} at {row[0]}" if row[0] else name_of(row) for row in rows)
         raise NotComparable(f"{what}: {len(values)} trial(s) with a number, and a standard error needs two")
     return Gap(float(np.mean(values)), standard_error(np.array(values)), len(values))
 
@@ -119,105 +142,107 @@ def together(records: Records, pairs: Sequence[tuple[Row, Row]], measure: Measur
     return _gap([float(np.mean([gaps[trial] for gaps in differences])) for trial in common], *pairs[0])
 
 
+# -- from numbers to verdicts -------------------------------------------------------------------------------
+
+
+def beyond(distance: float, se: float) -> float:
+    """A distance in standard errors; without any error it is beyond all doubt, on its side."""
+    return distance / se if se > 0 else math.copysign(math.inf, distance) if distance else 0.0
+
+
+def graded(z: float, why: str, test: str) -> Verdict:
+    """The verdict of a number that is z standard errors beyond its boundary."""
+    word = AGREES if z >= CLEAR else LEANS if z > 0 else WITHIN if z > -CLEAR else UNSEEN
+    return Verdict(word, why, test, z)
+
+
+def same(apart: float, why: str) -> Verdict:
+    """The verdict on a printed number that is `apart` standard errors from ours."""
+    z = CLEAR - abs(apart)
+    return Verdict(AGREES if z >= 0 else UNSEEN, why, "printed number within 2 s.e. of ours", z)
+
+
 def all_of(parts: Mapping[str, Verdict]) -> Verdict:
-    """Holds where every part does; the reasons follow one another under the parts' names."""
-    words = [part.word for part in parts.values()]
-    word = next((bad for bad in (FAILS, UNKNOWN) if bad in words), HOLDS)
-    return Verdict(word, "; ".join(f"{name}: {part.why}" for name, part in parts.items()))
+    """The worst of the parts' words, and their smallest z; the reasons follow one another under the parts' names."""
+    weakest = max(parts.values(), key=lambda part: (WORDS.index(part.word), -part.z))
+    why = "; ".join(f"{name}: {part.why}" for name, part in parts.items())
+    return Verdict(weakest.word, why, weakest.test, weakest.z)
 
 
 def higher(
-    records: Records,
-    row: Row,
-    others: Sequence[Row],
-    measure: Measure = "welfare",
-    *,
-    sign: int = 1,
-    by: tuple[float, float] | None = None,
-) -> Verdict:
-    """Clearly above each of `others` (below, with sign = -1); with `by`, by a share of the other within its ends."""
+    records: Records, row: Row, others: Sequence[Row], measure: Measure = "welfare", *, sign: int = 1,
+    size: bool = False,
+) -> Verdict:  # fmt: skip
+    """Above each of `others` (below, with sign = -1); with `size`, by which share of them is said."""
     gaps = {other: paired(records, row, other, measure) for other in others}
-    holds = all(gap.clear == sign for gap in gaps.values())
-    comparisons = [f"{name_of(other)} {gap}{_aside(gap, sign)}" for other, gap in gaps.items()]
+    z = {other: beyond(sign * gap.mean, gap.se) for other, gap in gaps.items()}
+    comparisons = [f"{name_of(other)} {gap}" for other, gap in gaps.items()]
     if len(comparisons) > 2:
-        nearest = min(range(len(comparisons)), key=lambda i: sign * list(gaps.values())[i].mean)
-        comparisons = [f"{comparisons[nearest]}, the nearest of {len(comparisons)}"]
+        weakest = min(z, key=lambda other: z[other])
+        comparisons = [f"{name_of(weakest)} {gaps[weakest]}, the weakest of {len(comparisons)}"]
     why = f"{name_of(row)} against {', '.join(comparisons)}"
-    if by:
-        shares = [abs(gap.mean) / abs(level(records, other, measure).mean) for other, gap in gaps.items()]
-        holds = holds and by[0] <= min(shares) and max(shares) < by[1]
-        why += f", by {_span(shares)}"
-    return Verdict(HOLDS if holds else FAILS, why)
+    if size:
+        why += f", by {_span([gap.mean / abs(level(records, other, measure).mean) for other, gap in gaps.items()])}"
+    return graded(min(z.values()), why, f"paired difference {'above' if sign > 0 else 'below'} 0")
 
 
 def _span(shares: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(f"{share:.1%}" for share in (min(shares), max(shares))))
-
-
-def _aside(gap: Gap, sign: int) -> str:
-    return {sign: "", 0: " (not distinguishable)", -sign: " (the other way)"}[gap.clear]
+    return " to ".join(dict.fromkeys(f"{share:+.1%}" for share in (min(shares), max(shares))))
 
 
 def similar(records: Records, rows: Sequence[Row], measure: Measure = "welfare") -> Verdict:
-    """Every pair less than 2 % apart, or not clearly."""
-    levels = {row: level(records, row, measure).mean for row in rows}
-    scale = abs(float(np.mean(list(levels.values()))))
+    """No pair more than 2 % apart."""
+    scale = abs(float(np.mean([level(records, row, measure).mean for row in rows])))
     pairs = [(*pair, paired(records, *pair, measure)) for pair in combinations(rows, 2)]
-    apart = [(a, b, gap) for a, b, gap in pairs if gap.clear and abs(gap.mean) >= SIMILAR * scale]
-    first, second, widest = max(apart or pairs, key=lambda pair: abs(pair[2].mean))
-    why = f"widest is {name_of(first)} against {name_of(second)}, {widest}, {abs(widest.mean) / scale:.1%}"
-    return Verdict(FAILS if apart else HOLDS, f"{why} of {scale:.4f}")
+
+    def z(pair: tuple[Row, Row, Gap]) -> float:
+        return beyond(SIMILAR * scale - abs(pair[2].mean), pair[2].se)
+
+    first, second, widest = weakest = min(pairs, key=z)
+    why = f"{name_of(first)} against {name_of(second)} {widest}, {abs(widest.mean) / scale:.1%} of {scale:.4f}"
+    return graded(z(weakest), why, "largest paired difference below 2 %")
 
 
 def competitive(records: Records, row: Row, others: Sequence[Row], measure: Measure = "welfare") -> Verdict:
-    """Not clearly below the best of `others`, or by less than 2 %."""
+    """Not more than 2 % below the best of `others`."""
     best = max(others, key=lambda other: level(records, other, measure).mean)
     gap, scale = paired(records, row, best, measure), abs(level(records, best, measure).mean)
-    behind = gap.clear < 0 and -gap.mean >= SIMILAR * scale
-    return Verdict(FAILS if behind else HOLDS, f"{name_of(row)} against {name_of(best)} {gap}, {gap.mean / scale:+.1%}")
+    why = f"{name_of(row)} against {name_of(best)} {gap}, {gap.mean / scale:+.1%}"
+    return graded(beyond(gap.mean + SIMILAR * scale, gap.se), why, "paired difference above -2 %")
 
 
 def trend(records: Records, rows: Sequence[Row], measure: Measure, *, sign: int) -> Verdict:
-    """Rises along `rows` (falls, with sign = -1): the ends clearly, and no step clearly the other way."""
+    """Rises along `rows` (falls, with sign = -1): the ends, and no step clearly the other way."""
     ends = paired(records, rows[-1], rows[0], measure)
-    back = [(a, b) for a, b in pairwise(rows) if paired(records, b, a, measure).clear == -sign]
+    steps = {(a, b): paired(records, b, a, measure) for a, b in pairwise(rows)}
+    back = {step: beyond(sign * gap.mean, gap.se) for step, gap in steps.items() if gap.clear == -sign}
     levels = [level(records, row, measure).mean for row in rows]
     means = ", ".join(f"{mean:.{1 if abs(mean) >= 10 else 4}f}" for mean in levels)
-    why = f"{means} from {rows[0][0]} to {rows[-1][0]}, ends {ends}{_aside(ends, sign)}"
+    why = f"{means} from {rows[0][0]} to {rows[-1][0]}, ends {ends}"
     why += "".join(f", but the other way from {a[0]} to {b[0]}" for a, b in back)
-    return Verdict(HOLDS if ends.clear == sign and not back else FAILS, why)
+    test = f"{'rise' if sign > 0 else 'fall'} from first to last, no clear step back"
+    return graded(min([beyond(sign * ends.mean, ends.se), *back.values()]), why, test)
 
 
 def dependent(records: Records, scenarios: Mapping[str, Sequence[Row]], measure: Measure = "welfare") -> Verdict:
-    """Whether which row is best, if any clearly is better than the worst, changes from scenario to scenario."""
-    patterns, reasons = [], []
-    for scenario, rows in scenarios.items():
-        order = sorted(rows, key=lambda row: level(records, row, measure).mean)
-        gap = paired(records, order[-1], order[0], measure)
-        patterns.append(order[-1][1:] if gap.clear else None)
-        which = f"best {name_of(order[-1])}" if gap.clear else "none distinguishable"
-        reasons.append(f"{scenario} {which}, {gap} above {name_of(order[0])}")
-    return Verdict(HOLDS if len(set(patterns)) > 1 else FAILS, "; ".join(reasons))
+    """Two rows whose order is reversed between two scenarios, as clearly as any."""
+    gaps = {
+        (scenario, a[1:], b[1:]): paired(records, a, b, measure)
+        for scenario, rows in scenarios.items()
+        for a, b in permutations(rows, 2)
+    }
+
+    def z(first: str, second: str, a: tuple[str, str], b: tuple[str, str]) -> float:
+        return min(beyond(gap.mean, gap.se) for gap in (gaps[first, a, b], gaps[second, b, a]))
+
+    kinds = list(dict.fromkeys(key[1] for key in gaps))
+    reversals = [(*pair, a, b) for pair in permutations(scenarios, 2) for a, b in combinations(kinds, 2)]
+    first, second, a, b = best = max(reversals, key=lambda reversal: z(*reversal))
+    names = f"{name_of(('', *a))} against {name_of(('', *b))}"
+    why = f"{names} {gaps[first, a, b]} in {first}, {gaps[second, a, b]} in {second}"
+    return graded(z(*best), why, "order of two rows reversed between two scenarios")
 
 
 def each(cases: Sequence[str], rule: Callable[[Records, str], Verdict]) -> Callable[[Records], Verdict]:
     """The rule in every one of `cases`."""
     return lambda records: all_of({case: rule(records, case) for case in cases})
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A sentence about one table. `of_text` is False for what only the table's numbers say."""
-
-    quote: str
-    where: str
-    table: str
-    rule: Callable[[Records], Verdict]
-    of_text: bool = True
-
-    def verdict(self, records: Records) -> Verdict:
-        """The verdict by our records of its table; too few trials cannot be compared."""
-        try:
-            return self.rule(records)
-        except NotComparable as lacking:
-            return Verdict(UNKNOWN, str(lacking))
