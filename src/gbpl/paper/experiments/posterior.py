@@ -42,14 +42,16 @@ DECISION_ETA = 4.0  # of disagreement and threshold rules: the one calibrated be
 PAPER = ("GBPLNet", "1.0")
 
 
-def _fitted(fits: Sequence[tuple[Sample, int]], settings: Settings) -> list[Problem]:
-    """The generalized posterior of a network for each sample and seed, at eta = 1, all fitted as one stack."""
+def _fitted(
+    fits: Sequence[tuple[Sample, int]], settings: Settings, *, eta: float = 1.0, prior_sd: float = 1.0
+) -> list[Problem]:
+    """The generalized posterior of a network for each sample and seed, at one eta, all fitted as one stack."""
     problems = []
     for sample, seed in fits:
         scale = outcome_scale(sample.outcomes)
         rows = np.arange(len(sample.x), dtype=np.int32)
         cut = round(TRAIN * len(rows))
-        member = Member(rows[:cut], rows[cut:], zeta=ZETA / scale, eta=scale, seed=seed)
+        member = Member(rows[:cut], rows[cut:], zeta=ZETA / scale, eta=eta * scale, prior_sd=prior_sd, seed=seed)
         target = np.asarray(SURROGATE.target(sample.outcomes / scale), np.float32)
         problems.append(StackProblem(sample.x.astype(np.float32), target, [member]))
     stacks = settings.fit(problems, SURROGATE, network=settings.posterior_network, batch_size=128)

@@ -164,7 +164,7 @@ def _of_indices(cases: tuple[str, ...], steps: tuple[str, ...], known: str) -> t
         Reading("w anew", "a fixed (a random) unit-norm vector", "drawn in every trial", {}, every, anew=True),
         Reading(
             "w normal", "unit-norm vector", "standard normal, x'w / √d, drawn in every trial", {"unit_norm": False},
-            every, anew=True, known=known and "a random w was thought to explain the printed variance of DGP1",
+            cases, anew=True, known=known and "a random w was thought to explain the printed variance of DGP1",
         ),
         Reading(
             "w normal, not divided", "unit-norm vector; x'w / √d", "standard normal, x'w, drawn in every trial",
@@ -176,6 +176,9 @@ def _of_indices(cases: tuple[str, ...], steps: tuple[str, ...], known: str) -> t
 
 _TOGETHER = {"divided": False, "baseline": "before"}
 _READ_TOGETHER = "not divided, square before and 2,000 rows at once"
+_AT_ONCE = Reading(
+    "together", "those above", _READ_TOGETHER, _TOGETHER, ("DGP1", "DGP2"), FEW_ROWS, known="made of what was known"
+)
 
 BINARY: tuple[Reading, ...] = (
     STATED,
@@ -194,7 +197,7 @@ BINARY: tuple[Reading, ...] = (
         "γ_0 in the middle", "Y(0) = γ_0(X) + ε_0", "the middle of both means: γ_0 - τ / 2 and γ_0 + τ / 2",
         {"coding": (-0.5, 0.5)},
     ),
-    Reading("together", "those above", _READ_TOGETHER, _TOGETHER, n=FEW_ROWS, known="made of what was known"),
+    _AT_ONCE,
 )  # fmt: skip
 
 MULTI: tuple[Reading, ...] = (
@@ -211,7 +214,7 @@ MULTI: tuple[Reading, ...] = (
         "no shift", "+ 0.3 a; - 0.2 a; + 0.1 a", "left out", {"shift": False},
         known="a rough sum had put its oracle in DGP1 near print",
     ),
-    Reading("together", "those above", _READ_TOGETHER, _TOGETHER, n=FEW_ROWS, known="made of what was known"),
+    _AT_ONCE,
     Reading(
         "together, noise sd 0.5, no shift", "those above", f"{_READ_TOGETHER}, noise of sd 0.5, no term in a",
         {**_TOGETHER, "noise_sd": 0.5, "shift": False}, n=FEW_ROWS,
