@@ -17,7 +17,7 @@ from support.data import FOLDER
 
 import gbpl.datasets.openml
 from gbpl.paper import run as running
-from gbpl.paper.experiments.catalog import DEFAULT, EXAMPLE, TABLES
+from gbpl.paper.experiments.catalog import DEFAULT, EXTRAS, TABLES
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
 from gbpl.paper.experiments.studies import STUDIES
 from gbpl.paper.run import Block, Run, reproduce
@@ -211,7 +211,7 @@ def test_the_papers_trial_counts() -> None:
             if case != "DGP1 unscaled":
                 assert per_row[study.name, case, "paper"] == study.trials
                 assert 1 <= per_row[study.name, case, "default"] <= study.trials
-    assert set(asked.wanted) == {*TABLES, EXAMPLE}
+    assert set(asked.wanted) == {*TABLES, *EXTRAS}
 
 
 def test_cli_says_what_is_wrong() -> None:

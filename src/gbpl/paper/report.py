@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gbpl.paper.experiments.catalog import EXAMPLE, TABLES
+from gbpl.paper.experiments.catalog import EXAMPLE, OTHER_READINGS, TABLES
 from gbpl.paper.experiments.open_settings import OPEN_SETTINGS
 from gbpl.paper.printing.cells import Cell, cells
 from gbpl.paper.printing.tables import number, pipe_table, signed, trial_counts, with_error
@@ -15,6 +15,7 @@ from gbpl.paper.report_tables import cell_name, table_section
 from gbpl.paper.verdicts import verdict
 from gbpl.paper.verdicts.consistency import consistency_section
 from gbpl.paper.verdicts.posterior import PRINTED_EXAMPLE
+from gbpl.paper.verdicts.readings import readings_section
 from gbpl.paper.verdicts.standing import standing_section
 from gbpl.paper.verdicts.statements import verdicts as all_verdicts
 from gbpl.paper.verdicts.verdict import WORDS, Statement, Verdict
@@ -57,6 +58,7 @@ def report(
     if run.get("quick"):
         parts.append("**A quick run**: fewer trials than the paper's, so errors are large and verdicts mean little.")
     parts += [_summary(there, verdicts), standing_section(there), consistency_section(there, truths)]
+    parts.append(readings_section(records.get(OTHER_READINGS)))
     parts += ["## Statements", _statements(verdicts)]
     parts += [table_section(TABLES[name], there[name], truths, figures.get(name, ())) for name in there]
     if example:

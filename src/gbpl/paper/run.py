@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gbpl.datasets.files import DataUnavailableError
-from gbpl.paper.experiments.catalog import EXAMPLE, TABLES, UCI
+from gbpl.paper.experiments.catalog import EXAMPLE, EXTRAS, TABLES, UCI
 from gbpl.paper.experiments.posterior import example
 from gbpl.paper.experiments.protocol import Settings
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
@@ -87,7 +87,7 @@ class Run:
     platform: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        known = (*TABLES, EXAMPLE)
+        known = (*TABLES, *EXTRAS)
         for name in self.tables:
             if name not in known:
                 raise ValueError(f"table must be one of {', '.join(known)}, got {name!r}")
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        return self.tables or (*TABLES, EXAMPLE)
+        return self.tables or (*TABLES, *EXTRAS)
 
     @property
     def studies(self) -> list[Study]:
@@ -239,6 +239,8 @@ def _by_processes(run: Run, folder: Path, blocks: Sequence[Block]) -> Iterator[B
         shape = block.case if block.case.isdigit() or block.case in UCI else ""
         if _is_drawing(block):
             shape = str(block.numbers[0])
+        if STUDIES[block.study].once:
+            shape = block.case
         together.setdefault((block.study, block.part, shape), []).append(block)
     longest_first = sorted(together.values(), key=lambda task: -sum(block.work for block in task))
     tasks = sorted(longest_first, key=lambda task: not _is_drawing(task[0]))
@@ -294,7 +296,7 @@ def _write(run: Run, folder: Path, blocks: Sequence[Block]) -> Path:
         records[table] = read_blocks(paths)
         records[table].write(folder / "records" / f"{table}.csv")
     (folder / "tables").mkdir(exist_ok=True)
-    for table, lines in records.items():
+    for table, lines in ((table, lines) for table, lines in records.items() if table in TABLES):
         (folder / "tables" / f"{table}.md").write_text(markdown(TABLES[table], lines))
         (folder / "tables" / f"{table}.tex").write_text(latex(TABLES[table], lines))
     arrays = _example(run, folder) if EXAMPLE in run.wanted else None
@@ -309,7 +311,10 @@ def _write(run: Run, folder: Path, blocks: Sequence[Block]) -> Path:
             "high": float(high),
         }
     cases = [
-        (table, case) for table, lines in records.items() for case in dict.fromkeys(row[0] for row in lines.rows())
+        (table, case)
+        for table, lines in records.items()
+        if table in TABLES
+        for case in dict.fromkeys(row[0] for row in lines.rows())
     ]
     exact = truths(run.settings, [(table, case) for table, case in cases if case != "auto"])
     text = report(records, truths=exact, run=_facts(run, folder), example=numbers, figures=figures)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["DEFAULT", "EXAMPLE", "LEVELS", "TABLES", "UCI", "TableSpec", "printed"]
+__all__ = ["DEFAULT", "EXAMPLE", "EXTRAS", "LEVELS", "OTHER_READINGS", "TABLES", "UCI", "TableSpec", "printed"]
 
 DEFAULT = ("gbpl default", "auto")  # method and zeta of the row beside the paper's
 EXAMPLE = "posterior-example"  # the one-dimensional run, which has figures and no table
+OTHER_READINGS = "readings"  # other readings of the text, which have records and no printed table
+EXTRAS: tuple[str, ...] = (EXAMPLE, OTHER_READINGS)  # what may be asked for beside the tables
 DGPS = ("DGP1", "DGP2", "DGP3")
 UCI = ("energy_efficiency", "yacht")
 GRID = ("0.01", "0.1", "1.0", "CV")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -86,8 +86,10 @@ def _sgld(
 ) -> Float[np.ndarray, "draw row"]:
     """f of each draw on each row; no draws where the chain ran away."""
     short = {"burn_in": 50} if settings.quick else {}
+    problem = replace(problem, params=jax.tree.map(np.asarray, problem.params))
     sampler = SGLD(problem, chains=1, step_size=step_size, thin=1 if settings.quick else thin, **short)
-    with warnings.catch_warnings():
+    # A chain is thousands of tiny steps, one after the other: work of the host, whatever device there is.
+    with jax.default_device(jax.local_devices(backend="cpu")[0]), warnings.catch_warnings():
         warnings.simplefilter("ignore", PosteriorWarning)  # one chain of the paper's length mixes badly
         try:
             draws = sampler.sample(DRAWS, seed=seed)

@@ -182,7 +182,7 @@ _AT_ONCE = Reading(
 
 BINARY: tuple[Reading, ...] = (
     STATED,
-    *_of_indices(("DGP1",), (), _ORACLE),
+    *_of_indices(("DGP1",), (), f"with two actions {_ORACLE}"),
     _SQUARE,
     *_FOR_ALL,
     Reading(
