@@ -164,7 +164,7 @@ def test_the_section_has_every_reading_and_says_what_is_left(reruns: Records) ->
         for case in TABLES[table].cases:
             for reading in readings_of(table, case):
                 assert f"| {case} | {reading.name} |" in part
-            assert f"- {case}: least is said against" in part
+            assert f"- {case}: nearest is *" in part
     assert readings_section(None) == "" == readings_section(Records())
 
 
@@ -233,7 +233,9 @@ def test_settings_of_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
     records = Records(example_lines(QUICK))
     for setting in some:
         assert all(math.isfinite(far) for far in example_distances(records, setting.name).values()), setting.name
-    means = {s.name: records.of(f"posterior-example: {s.name}", "GBPLNet", "1.0", "welfare_mean").tolist() for s in some}
+    means = {
+        s.name: records.of(f"posterior-example: {s.name}", "GBPLNet", "1.0", "welfare_mean").tolist() for s in some
+    }
     assert len({tuple(values) for values in means.values()}) == len(some), "every setting is its own"
 
 

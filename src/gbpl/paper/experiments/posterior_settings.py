@@ -46,15 +46,15 @@ _MEAN_LOSS = "the loss averaged, not summed, over the rows: eta / 900"
 SGLD_SETTINGS: tuple[PosteriorSetting, ...] = (
     STATED,
     PosteriorSetting(
-        "mean loss", "η = 1.0", _MEAN_LOSS, eta=1 / ROWS, known="widths of 0.10 to 0.51 were known to surround print"
+        "mean loss", "eta = 1.0", _MEAN_LOSS, eta=1 / ROWS, known="widths of 0.10 to 0.51 were known to surround print"
     ),
-    PosteriorSetting("2 eta", "η = 1.0", "the loss without its factor of one half", eta=2.0),
-    PosteriorSetting("eta / 2", "η = 1.0", "one half of the loss", eta=0.5),
+    PosteriorSetting("2 eta", "eta = 1.0", "the loss without its factor of one half", eta=2.0),
+    PosteriorSetting("eta / 2", "eta = 1.0", "one half of the loss", eta=0.5),
     PosteriorSetting(
         "minibatch sum", "scaled to match the full sample objective", "the sum over a minibatch", eta=BATCH / ROWS
     ),
     PosteriorSetting(
-        "all divided by n", "Φ(w)", "loss and prior both divided by the number of rows", eta=1 / ROWS,
+        "all divided by n", "Phi(w)", "loss and prior both divided by the number of rows", eta=1 / ROWS,
         prior_sd=ROWS**0.5,
     ),
     PosteriorSetting(
@@ -62,9 +62,9 @@ SGLD_SETTINGS: tuple[PosteriorSetting, ...] = (
         eta=1 / ROWS, prior_sd=100.0,
     ),
     PosteriorSetting(
-        "double step", "ε / 2 and √ε", "steps of ε ∇Φ and noise of √(2 ε)", step_size=4e-5
+        "double step", "eps / 2 and sqrt(eps)", "steps of eps grad Phi and noise of sqrt(2 eps)", step_size=4e-5
     ),
-    PosteriorSetting("tenfold step", "step size 2 × 10^-5", "2 × 10^-4", step_size=2e-4),
+    PosteriorSetting("tenfold step", "step size 2 * 10^-5", "2 * 10^-4", step_size=2e-4),
     PosteriorSetting("not thinned", "thin by a factor 8", "every draw kept", thin=1),
     PosteriorSetting(
         "randomized policy", "using the deterministic policy", "welfare of (f + 1) / 2", welfare="randomized"
@@ -80,11 +80,11 @@ _TRIED = "tried before: nearer in width and farther in coverage"
 INTERVALS: tuple[PosteriorSetting, ...] = (
     STATED,
     PosteriorSetting(
-        "eta / 2", "the loss scale η", "one half of the loss", eta=0.5,
+        "eta / 2", "the loss scale eta", "one half of the loss", eta=0.5,
         known="widths were known to be near those printed, with our coverage at twice eta",
     ),
-    PosteriorSetting("2 eta", "the loss scale η", "the loss without its factor of one half", eta=2.0),
-    PosteriorSetting("mean loss", "the loss scale η", _MEAN_LOSS, eta=1 / ROWS),
+    PosteriorSetting("2 eta", "the loss scale eta", "the loss without its factor of one half", eta=2.0),
+    PosteriorSetting("mean loss", "the loss scale eta", _MEAN_LOSS, eta=1 / ROWS),
     PosteriorSetting("fitted at each eta", "we fit GBPLNet", "anew for every eta", refit=True, known=_TRIED),
     PosteriorSetting("x standardized", _WHICH, "mean zero and sd one", standardized=True, known="tried before"),
     PosteriorSetting("800 rows", _WHICH, "600 to train on, 200 to stop on", observed=800, known=_TRIED),

@@ -8,13 +8,13 @@ reading holds fixed are fixed within a rerun and differ between reruns, because 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gbpl.datasets import LoggedDesign
+from gbpl.datasets import LoggedDesign, LoggedSample, Sample
 from gbpl.paper.experiments.catalog import TABLES, TableSpec, printed
 from gbpl.paper.experiments.full import full_records
 from gbpl.paper.experiments.logged import logged_records
@@ -184,7 +184,7 @@ def _method_trial(spec: TableSpec, case: str, reading: Reading, number: int, set
     return _split(log, number, reading, log.propensity)
 
 
-def _split(sample, number: int, reading: Reading, propensity: np.ndarray | None) -> Trial:  # type: ignore[no-untyped-def]
+def _split(sample: Sample | LoggedSample, number: int, reading: Reading, propensity: np.ndarray | None) -> Trial:
     observed, train, test = split(sample)
     known = None if propensity is None else propensity[: len(observed.x)]
     return Trial(number, observed, train, test, not reading.exact, known)

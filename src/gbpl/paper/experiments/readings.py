@@ -132,7 +132,7 @@ class Reading:
 
 STATED = Reading("stated", "", "the design as written")
 
-_NOISE = "independent ε ~ N(0, 1)"
+_NOISE = "independent eps ~ N(0, 1)"
 _VARIANCE = "the printed variances were known to be those of 370 to 520 test rows"
 _ORACLE = "its oracle was known to be near print"
 _FOR_ALL = (
@@ -160,14 +160,14 @@ def _of_indices(cases: tuple[str, ...], steps: tuple[str, ...], known: str) -> t
     """Readings of the index vectors: those of their size where `cases` have one, of their draw also in `steps`."""
     every = (*cases, *steps)
     return (
-        Reading("not divided", "x'w / √d", "x'w", {"divided": False}, cases, known=known),
+        Reading("not divided", "x'w / sqrt(d)", "x'w", {"divided": False}, cases, known=known),
         Reading("w anew", "a fixed (a random) unit-norm vector", "drawn in every trial", {}, every, anew=True),
         Reading(
-            "w normal", "unit-norm vector", "standard normal, x'w / √d, drawn in every trial", {"unit_norm": False},
-            cases, anew=True, known=known and "a random w was thought to explain the printed variance of DGP1",
+            "w normal", "unit-norm vector", "standard normal, x'w / sqrt(d), drawn in every trial",
+            {"unit_norm": False}, cases, anew=True, known=known and "a random w was thought to explain the printed variance of DGP1",
         ),
         Reading(
-            "w normal, not divided", "unit-norm vector; x'w / √d", "standard normal, x'w, drawn in every trial",
+            "w normal, not divided", "unit-norm vector; x'w / sqrt(d)", "standard normal, x'w, drawn in every trial",
             {"unit_norm": False, "divided": False}, cases, anew=True,
         ),
         Reading("d = 5", "d = 10", "five features", {"n_features": 5}, every),
@@ -186,15 +186,17 @@ BINARY: tuple[Reading, ...] = (
     _SQUARE,
     *_FOR_ALL,
     Reading(
-        "bracket moved", "tanh(x'w / √d); sin(x_1 + x_2); 2.5 (1[x_1 > 0] - 0.5 + 0.2 x_2)",
-        "tanh(x'w) / √d; sin(x_1) + x_2; 2.5 1[x_1 > 0] - 0.5 + 0.2 x_2", {"bracket": "moved"},
+        "bracket moved", "tanh(x'w / sqrt(d)); sin(x_1 + x_2); 2.5 (1[x_1 > 0] - 0.5 + 0.2 x_2)",
+        "tanh(x'w) / sqrt(d); sin(x_1) + x_2; 2.5 1[x_1 > 0] - 0.5 + 0.2 x_2", {"bracket": "moved"},
     ),
     Reading(
-        "actions -1 and 1", "Y(1) = γ_0(X) + τ(X) + ε_1", "Y = γ_0 + a τ + ε with a = -1 or 1, as scores are",
+        "actions -1 and 1", "Y(1) = gamma_0(X) + tau(X) + eps_1",
+        "Y = gamma_0 + a tau + eps with a = -1 or 1, as scores are",
         {"coding": (-1.0, 1.0)},
     ),
     Reading(
-        "γ_0 in the middle", "Y(0) = γ_0(X) + ε_0", "the middle of both means: γ_0 - τ / 2 and γ_0 + τ / 2",
+        "gamma_0 in the middle", "Y(0) = gamma_0(X) + eps_0",
+        "the middle of both means: gamma_0 - tau / 2 and gamma_0 + tau / 2",
         {"coding": (-0.5, 0.5)},
     ),
     _AT_ONCE,
@@ -206,10 +208,11 @@ MULTI: tuple[Reading, ...] = (
     _SQUARE,
     *_FOR_ALL,
     Reading(
-        "bracket moved", "sin(x'w_a / √d + 0.3 a); tanh(x'w_a / √d - 0.2 a); 1[x'w_a / √d > 0] + 0.1 a",
-        "sin(x'w_a / √d) + 0.3 a; tanh(x'w_a / √d) - 0.2 a; 1[x'w_a / √d + 0.1 a > 0]", {"bracket": "moved"},
+        "bracket moved", "sin(x'w_a / sqrt(d) + 0.3 a); tanh(x'w_a / sqrt(d) - 0.2 a); 1[x'w_a / sqrt(d) > 0] + 0.1 a",
+        "sin(x'w_a / sqrt(d)) + 0.3 a; tanh(x'w_a / sqrt(d)) - 0.2 a; 1[x'w_a / sqrt(d) + 0.1 a > 0]",
+        {"bracket": "moved"},
     ),
-    Reading("actions from 0", "a ∈ {1, ..., K}", "a = 0, ..., K - 1 in the formulas", {"first": 0}),
+    Reading("actions from 0", "a in {1, ..., K}", "a = 0, ..., K - 1 in the formulas", {"first": 0}),
     Reading(
         "no shift", "+ 0.3 a; - 0.2 a; + 0.1 a", "left out", {"shift": False},
         known="a rough sum had put its oracle in DGP1 near print",

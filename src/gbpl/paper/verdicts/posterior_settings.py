@@ -143,8 +143,8 @@ def _intervals(records: Records) -> list[str]:
     heading = ["setting", *(f"eta {case}: {column.replace('_', ' ')}" for case, column in wanted)]
     heading += ["coverages within 2", "widths within 2"]
     words = (
-        f"The table of {TABLES['uq-evaluation'].trials} replications at eta = 1 and 4, with the first {REPLICATIONS} of "
-        "ours. *Apart* as everywhere on this page; of eight coverages and eight widths those within 2, with the "
+        f"The table of {TABLES['uq-evaluation'].trials} replications at eta = 1 and 4, with {REPLICATIONS} of ours. "
+        "*Apart* as everywhere on this page; of eight coverages and eight widths those within 2, with the "
         "farthest in brackets. Coverages of so few replications hardly tell settings apart; widths do."
     )
     return [

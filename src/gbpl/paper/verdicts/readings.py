@@ -30,14 +30,15 @@ __all__ = ["COLUMNS", "method_gaps", "readings_section", "unexplained"]
 
 COLUMNS = ("oracle", "welfare_mean", "welfare_var", "welfare_se", "regret_mean", "regret_se", "randomized")
 LEARNED = {"welfare_mean": 1, "regret_mean": -1, "randomized": 1}  # a learner may fall short on this side
+MEANS = ("welfare_mean", "regret_mean")
 NEAR = 2.0
 
 INTRODUCTION = f"""\
 Four printed tables cannot follow from the designs as stated. Here the text is read differently, in one place at a time,
 and each reading is set beside print in every column. The list was fixed before any of these distances was computed; the
 last column of the list says which readings had been seen, or guessed, to be near. With {len(BINARY) - 1} and
-{len(MULTI) - 1} readings some come near by chance. **None is adopted**: every other table and verdict of this page is of
-the stated designs.
+{len(MULTI) - 1} readings some come near by chance. **None is adopted**: every other table and verdict of this page
+is of the stated designs.
 
 No learner is needed for most of it. The printed table is simulated {RERUNS} times, all its trials with their test rows,
 for the best rule that knows the design. *Apart*, in brackets, is the mean of these reruns minus print, in standard
@@ -63,13 +64,29 @@ def readings_section(records: Records | None) -> str:
     ]
     parts = ["## Other readings of the text"]
     if shown:
-        parts += [INTRODUCTION.strip(), _listed()]
+        parts += [INTRODUCTION.strip(), _explained(records, shown), _listed()]
         for table in dict.fromkeys(table for table, _ in shown):
             cases = [case for of, case in shown if of == table]
             parts += [f"### {table}: other readings", _table(records, table, cases)]
             parts.append("\n".join(f"- {unexplained(records, table, case)}" for case in cases))
         parts += _methods(records, shown)
     return "\n\n".join([*parts, *settings_sections(records)])
+
+
+def _explained(records: Records, shown: Sequence[tuple[str, str]]) -> str:
+    """One sentence on the printed designs that a reading explains whole, methods included, and one on the others."""
+    whole, others = [], []
+    for table, case in shown:
+        best, far = _nearest_to_print(records, table, case)
+        gaps = [gap for column in MEANS for gap in method_gaps(records, table, case, best.name, column).values()]
+        against = any(_against(column, value) for column, value in far.items())
+        if gaps and not against and all(abs(gap) <= NEAR for gap in gaps):
+            whole.append(f"{table} {case} (*{best.name}*)")
+        else:
+            others.append(f"{table} {case}")
+    text = f"Every printed number within {NEAR:g}, those of all methods included, under some reading: "
+    text += f"{', '.join(whole) or 'no design'}."
+    return f"{text} Not explained by any: {', '.join(others)}." if others else text
 
 
 def _listed() -> str:
@@ -109,33 +126,32 @@ def _against(column: str, far: float) -> bool:
     return abs(far) > NEAR if side == 0 else side * far < -NEAR
 
 
-def _judged(records: Records, table: str, case: str) -> tuple[Reading, dict[str, float]]:
-    """The reading with the fewest columns against it; of several, the one with the least large of those distances."""
+def _nearest_to_print(records: Records, table: str, case: str) -> tuple[Reading, dict[str, float]]:
+    """The reading whose largest distance that speaks against it is the least, and its distances."""
 
-    def cost(reading: Reading) -> tuple[int, float]:
+    def worst(reading: Reading) -> float:
         far = distances(records, table, case, reading.name)
-        against = [abs(value) for column, value in far.items() if _against(column, value)]
-        return len(against), max(against, default=0.0)
+        return max((abs(value) for column, value in far.items() if _against(column, value)), default=0.0)
 
-    best = min(readings_of(table, case), key=cost)
+    best = min(readings_of(table, case), key=worst)
     return best, distances(records, table, case, best.name)
 
 
 def unexplained(records: Records, table: str, case: str) -> str:
-    """A sentence: the reading least spoken against, by which columns, and what its best rule has beyond print."""
-    best, far = _judged(records, table, case)
-    of_print = printed_numbers(table, case)
+    """In words: the reading nearest to print, which columns it leaves unexplained, and what methods do on it."""
+    best, far = _nearest_to_print(records, table, case)
     row = (reading_case(table, case, best.name), *DESIGN_ROW)
     against = [f"{column} ({signed(value)})" for column, value in far.items() if _against(column, value)]
-    spare = _mean(records, row, "welfare_mean") - of_print["welfare_mean"]
-    text = f"{case}: least is said against *{best.name}*. "
+    text = f"{case}: nearest is *{best.name}*. "
     text += f"Unexplained by it: {', '.join(against)}." if against else "No column speaks against it."
-    if far["welfare_mean"] > NEAR:
-        text += f" Its best rule has {number(spare)} more welfare than the best in print, which a learner may lose"
-        losses = _losses(records, table, case, best.name)
-        if losses:
-            text += f"; those run on it lose {number(min(losses))} to {number(max(losses))}"
-        text += "."
+    spare = _mean(records, row, "welfare_mean") - printed_numbers(table, case)["welfare_mean"]
+    if spare > 0:
+        text += f" Its best rule has {number(spare)} more welfare than the best in print, which learning may cost."
+    losses = _losses(records, table, case, best.name)
+    if losses:
+        welfare, regret = (_share(method_gaps(records, table, case, best.name, column)) for column in MEANS)
+        text += f" The methods lose {number(min(losses))} to {number(max(losses))} on it: of their printed welfares "
+        text += f"{welfare} are within {NEAR:g}, of their regrets {regret}."
     return text
 
 
@@ -181,7 +197,7 @@ def _methods(records: Records, shown: Sequence[tuple[str, str]]) -> list[str]:
             losses = _losses(records, table, case, reading.name)
             if losses:
                 rows.append([table, case, reading.name, f"{number(min(losses))} to {number(max(losses))}"])
-                rows[-1] += [_share(method_gaps(records, table, case, reading.name, c)) for c in LEARNED if "mean" in c]
+                rows[-1] += [_share(method_gaps(records, table, case, reading.name, c)) for c in MEANS]
     if not rows:
         return []
     words = (
