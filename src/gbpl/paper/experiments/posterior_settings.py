@@ -81,7 +81,7 @@ INTERVALS: tuple[PosteriorSetting, ...] = (
     STATED,
     PosteriorSetting(
         "eta / 2", "the loss scale eta", "one half of the loss", eta=0.5,
-        known="widths were known to be near those printed, with our coverage at twice eta",
+        known="the printed widths were known to be near ours at half of eta",
     ),
     PosteriorSetting("2 eta", "the loss scale eta", "the loss without its factor of one half", eta=2.0),
     PosteriorSetting("mean loss", "the loss scale eta", _MEAN_LOSS, eta=1 / ROWS),

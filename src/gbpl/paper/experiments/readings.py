@@ -164,7 +164,8 @@ def _of_indices(cases: tuple[str, ...], steps: tuple[str, ...], known: str) -> t
         Reading("w anew", "a fixed (a random) unit-norm vector", "drawn in every trial", {}, every, anew=True),
         Reading(
             "w normal", "unit-norm vector", "standard normal, x'w / sqrt(d), drawn in every trial",
-            {"unit_norm": False}, cases, anew=True, known=known and "a random w was thought to explain the printed variance of DGP1",
+            {"unit_norm": False}, cases, anew=True,
+            known=known and "a random w was thought to explain the printed variance of DGP1",
         ),
         Reading(
             "w normal, not divided", "unit-norm vector; x'w / sqrt(d)", "standard normal, x'w, drawn in every trial",

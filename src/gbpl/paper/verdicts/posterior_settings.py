@@ -83,15 +83,15 @@ def _example(records: Records) -> list[str]:
         "other data. *Apart*, in brackets, is our mean minus print in standard deviations of one run. All start from "
         "the MAP at eta = 1; the list was fixed before the distances were computed."
     )
-    verdict = f"Within 2 in width: {_names(wide)}; in all four numbers: {_names(every)}."
+    verdict = f"Within 2 in width: {_names(wide)}. In all four numbers: {_names(every)}."
     heading = ["setting", *of_print, "widths"]
     return [
         "### SGLD in the one-dimensional example: other settings",
         words,
         _listed(SGLD_SETTINGS),
         pipe_table(heading, rows, "lrrrrr"),
-        f"{verdict} A spread of widths from run to run makes a wide mesh: a setting whose runs differ that much is "
-        "within 2 of much else too.",
+        f"{verdict} A setting whose widths differ much from run to run is within 2 of many numbers: that it is near "
+        "says little.",
     ]
 
 
@@ -100,7 +100,7 @@ def _all(records: Records, name: str) -> list[float]:
 
 
 def _names(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
+    return "; ".join(names) or "none"
 
 
 # -- tables -------------------------------------------------------------------------------------------------
@@ -127,10 +127,22 @@ def _within(found: Sequence[Cell]) -> str:
     return f"{inside} of {len(found)} [{signed(worst.apart)}]"
 
 
+def _nearest(records: Records, tables: Sequence[str], settings: Sequence[PosteriorSetting]) -> str:
+    """The setting with the most numbers within 2, and which of them it leaves unexplained."""
+
+    def outside(setting: PosteriorSetting) -> list[Cell]:
+        found = [cell for table in tables for cell in setting_cells(records, table, setting.name)]
+        return sorted((cell for cell in found if abs(cell.apart) > NEAR), key=lambda cell: -abs(cell.apart))
+
+    best = min(settings, key=lambda setting: len(outside(setting)))
+    left = [f"{cell.column.name.replace('_', ' ')} at {cell.case} ({signed(cell.apart)})" for cell in outside(best)]
+    return f"Nearest is *{best.name}*. Unexplained by it: {', '.join(left) or 'nothing'}."
+
+
 def _intervals(records: Records) -> list[str]:
     cases = TABLES["uq-evaluation"].cases
     wanted = [(case, column) for case in cases for column in (LEVEL, f"{LEVEL}_width")]
-    rows = []
+    rows: list[list[str]] = []
     for setting in INTERVALS:
         found = setting_cells(records, "uq-evaluation", setting.name)
         by_name = {(cell.case, cell.column.name): cell for cell in found}
@@ -152,6 +164,7 @@ def _intervals(records: Records) -> list[str]:
         words,
         _listed(INTERVALS),
         pipe_table(heading, rows, "l" + "r" * (len(heading) - 1)),
+        _nearest(records, ["uq-evaluation"], INTERVALS),
     ]
 
 
@@ -169,4 +182,9 @@ def _decisions(records: Records) -> list[str]:
         "kept; here they are, with two more. Numbers within 2, the farthest in brackets."
     )
     heading = ["setting", *DECISION_TABLES, "known before"]
-    return ["### Disagreement and threshold rules: other settings", words, pipe_table(heading, rows, "lrrl")]
+    return [
+        "### Disagreement and threshold rules: other settings",
+        words,
+        pipe_table(heading, rows, "lrrl"),
+        _nearest(records, DECISION_TABLES, DECISIONS),
+    ]

@@ -35,10 +35,10 @@ NEAR = 2.0
 
 INTRODUCTION = f"""\
 Four printed tables cannot follow from the designs as stated. Here the text is read differently, in one place at a time,
-and each reading is set beside print in every column. The list was fixed before any of these distances was computed; the
-last column of the list says which readings had been seen, or guessed, to be near. With {len(BINARY) - 1} and
-{len(MULTI) - 1} readings some come near by chance. **None is adopted**: every other table and verdict of this page
-is of the stated designs.
+and each reading is set beside print in every column. The list was fixed before any of these distances was computed; its
+last column says which readings had been seen, or guessed, to be near. There are {len(BINARY) - 1} readings with two
+actions and {len(MULTI) - 1} with five, so that some come near by chance. **None is adopted**: every other table and
+verdict of this page is of the stated designs.
 
 No learner is needed for most of it. The printed table is simulated {RERUNS} times, all its trials with their test rows,
 for the best rule that knows the design. *Apart*, in brackets, is the mean of these reruns minus print, in standard
@@ -203,7 +203,8 @@ def _methods(records: Records, shown: Sequence[tuple[str, str]]) -> list[str]:
     words = (
         f"Of each printed design the methods were run on the nearest readings, at most {NEAREST}, in {METHOD_TRIALS} "
         "trials: those with the least of the larger distance of two, oracle and variance of welfare, if it is below "
-        "10 and print is not above what is possible. *Lost* is the welfare between the best rule and a method, by "
+        "10 and print is not above what is possible; that limit was set to save time, after the distances had been "
+        "seen. *Lost* is the welfare between the best rule and a method, by "
         "conditional means; with five actions the methods play at random. Then how many of the printed rows are "
         f"within {NEAR:g} in welfare and regret, with the least and the largest distance."
     )
