@@ -114,18 +114,24 @@ def test_every_reading_changes_the_designs_it_names() -> None:
 # -- distances ----------------------------------------------------------------------------------------------
 
 
-def test_a_rerun_is_the_table_of_the_best_rule() -> None:
-    """Its columns restated from the rows, for one rerun of a small table."""
-    reading, rerun = named("noise sd 2"), 1
+@pytest.mark.parametrize(("name", "case"), [("noise sd 2", "DGP2"), ("not divided", "DGP1"), ("w normal", "DGP1")])
+def test_a_rerun_is_the_table_of_the_best_rule(name: str, case: str) -> None:
+    """Its columns restated from the rows, for one rerun of a small table; w is of the rerun, or anew in every trial."""
+    reading, rerun = named(name), 1
     welfare, regret = [], []
     for trial in range(3):
         seed = reading_records.FIRST_SEED + 1000 * rerun + trial
-        sample = ReadDesign("DGP2", noise_sd=2.0, index_seed=rerun).sample(40, seed=seed)
+        design = {
+            "noise sd 2": ReadDesign("DGP2", noise_sd=2.0),
+            "not divided": ReadDesign("DGP1", divided=False, index_seed=rerun),
+            "w normal": ReadDesign("DGP1", unit_norm=False, index_seed=seed),
+        }[name]
+        sample = design.sample(40, seed=seed)
         tau = sample.outcome_mean[:, 1] - sample.outcome_mean[:, 0]
         mine = np.where(tau > 0, sample.outcomes[:, 1], sample.outcomes[:, 0])
         welfare.append(mine.mean())
         regret.append((sample.outcomes.max(axis=1) - mine).mean())
-    values = rerun_table("synthetic-binary", "DGP2", reading, rerun, QUICK)
+    values = rerun_table("synthetic-binary", case, reading, rerun, QUICK)
     assert values["welfare_mean"] == pytest.approx(np.mean(welfare))
     assert values["welfare_var"] == pytest.approx(np.var(welfare, ddof=1))
     assert values["welfare_se"] == pytest.approx(np.sqrt(np.var(welfare, ddof=1) / 3))

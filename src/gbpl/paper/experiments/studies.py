@@ -61,7 +61,7 @@ class Study:
 
     @property
     def trials(self) -> int:
-        return TABLES[self.tables[0]].trials
+        return 1 if self.once else TABLES[self.tables[0]].trials
 
     def count(self, part: str, trials: int | None) -> int:
         """Trials of a part, where `trials` of the paper's methods are asked for (None: as in the paper)."""
