@@ -17,8 +17,8 @@ ROWS, BATCH = 900, 128  # training rows of the example, and of a minibatch
 class PosteriorSetting:
     """One way to draw from the posterior: what is `quote`d, what it is `read` as, and what that changes.
 
-    `eta` multiplies the stated loss scale of the draws, `fit_eta` that of the fit; with `refit` the fit has the scale
-    of the draws. `step_size` and `thin` are those of SGLD. `welfare` is of the "rule" or the "randomized" policy,
+    `eta` multiplies the stated loss scale of the draws; with `refit` the network is fitted at the scale of the draws,
+    and not at one. `step_size` and `thin` are those of SGLD. `welfare` is of the "rule" or the "randomized" policy,
     counted by realized outcomes or not. `observed` are the rows of a replication, three quarters of them to train on,
     of which the curvature counts all with `every_row`; `points` are the rows for evaluation.
     """
