@@ -14,6 +14,7 @@ from gbpl.paper.printing.tables import number, pipe_table, trial_counts
 from gbpl.paper.report_tables import FAR, NEAR, columns_section, limit, table_section
 from gbpl.paper.verdicts.consistency import consistency_section
 from gbpl.paper.verdicts.posterior import PRINTED_EXAMPLE, RUN
+from gbpl.paper.verdicts.readings import readings_section
 from gbpl.paper.verdicts.standing import standing_section
 from gbpl.paper.verdicts.statements import statements_section, verdict_summary
 from gbpl.paper.verdicts.statements import verdicts as all_verdicts
@@ -35,7 +36,7 @@ more than 2 apart.
 """
 
 # Sections on studies beside the paper's tables, each made from the records of the run ("" where it has none).
-FURTHER_SECTIONS: tuple[Callable[[Mapping[str, Records]], str], ...] = ()
+FURTHER_SECTIONS: tuple[Callable[[Mapping[str, Records]], str], ...] = (readings_section,)
 
 
 def report(

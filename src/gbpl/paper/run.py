@@ -239,6 +239,8 @@ def _by_processes(run: Run, folder: Path, blocks: Sequence[Block]) -> Iterator[B
         shape = block.case if block.case.isdigit() or block.case in UCI else ""
         if _is_drawing(block):
             shape = str(block.numbers[0])
+        if STUDIES[block.study].once:
+            shape = block.case
         together.setdefault((block.study, block.part, shape), []).append(block)
     longest_first = sorted(together.values(), key=lambda task: -sum(block.work for block in task))
     tasks = sorted(longest_first, key=lambda task: not _is_drawing(task[0]))

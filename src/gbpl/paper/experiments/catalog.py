@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["AUTO", "DEFAULT", "EXAMPLE", "EXTRAS", "LEVELS", "TABLES", "UCI", "TableSpec", "printed"]
+__all__ = [
+    "AUTO", "DEFAULT", "EXAMPLE", "EXTRAS", "LEVELS", "OTHER_READINGS", "TABLES", "UCI", "TableSpec", "printed",
+]  # fmt: skip
 
 DEFAULT = ("gbpl default", "auto")  # method and zeta of the row beside the paper's
 AUTO = "auto"  # the default's own case in the interval tables: it has no eta to be given
 EXAMPLE = "posterior-example"  # the one-dimensional run, which has figures and no table
-EXTRAS: tuple[str, ...] = (EXAMPLE,)  # studies whose records are of no printed table
+OTHER_READINGS = "readings"  # other readings of the text
+EXTRAS: tuple[str, ...] = (EXAMPLE, OTHER_READINGS)  # studies whose records are of no printed table
 DGPS = ("DGP1", "DGP2", "DGP3")
 UCI = ("energy_efficiency", "yacht")
 GRID = ("0.01", "0.1", "1.0", "CV")

@@ -33,7 +33,10 @@ from gbpl.surrogates import Binary
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["default_records", "example", "example_records", "posterior_records"]
+__all__ = [
+    "decision_records", "default_records", "drawn_scores", "example", "example_records", "fitted_problems",
+    "interval_ends", "posterior_records", "randomized_welfare", "target_welfare",
+]  # fmt: skip
 
 DESIGN, SURROGATE, ZETA = OneDimensionalDesign(), Binary(), 1.0
 OBSERVED, TRAIN, TEST = 1200, 0.75, 300  # 0.6, 0.2 and 0.2 of 1500; the last are used by the example only
@@ -42,14 +45,16 @@ DECISION_ETA = 4.0  # of disagreement and threshold rules: the one calibrated be
 PAPER = ("GBPLNet", "1.0")
 
 
-def _fitted(fits: Sequence[tuple[Sample, int]], settings: Settings) -> list[Problem]:
-    """The generalized posterior of a network for each sample and seed, at eta = 1, all fitted as one stack."""
+def fitted_problems(
+    fits: Sequence[tuple[Sample, int]], settings: Settings, *, eta: float = 1.0, prior_sd: float = 1.0
+) -> list[Problem]:
+    """The generalized posterior of a network for each sample and seed, at one eta, all fitted as one stack."""
     problems = []
     for sample, seed in fits:
         scale = outcome_scale(sample.outcomes)
         rows = np.arange(len(sample.x), dtype=np.int32)
         cut = round(TRAIN * len(rows))
-        member = Member(rows[:cut], rows[cut:], zeta=ZETA / scale, eta=scale, seed=seed)
+        member = Member(rows[:cut], rows[cut:], zeta=ZETA / scale, eta=eta * scale, prior_sd=prior_sd, seed=seed)
         target = np.asarray(SURROGATE.target(sample.outcomes / scale), np.float32)
         problems.append(StackProblem(sample.x.astype(np.float32), target, [member]))
     stacks = settings.fit(problems, SURROGATE, network=settings.posterior_network, batch_size=128)
@@ -69,23 +74,23 @@ def _sample(seed: int, settings: Settings) -> Sample:
     return DESIGN.sample(settings.rows(OBSERVED), seed=seed)
 
 
-def _scores(problem: Problem, eta: float, x: Float[np.ndarray, "row feature"], seed: int) -> np.ndarray:
+def drawn_scores(problem: Problem, eta: float, x: Float[np.ndarray, "row feature"], seed: int) -> np.ndarray:
     """f of each draw on each row, at a loss scale of eta."""
     posterior = LastLayer(replace(problem, eta=eta * problem.eta))
     raw = posterior.raw(posterior.sample(DRAWS, seed=seed), jnp.asarray(x))
     return np.asarray(SURROGATE.scores(raw))[..., 0]
 
 
-def _welfare(f: Float[np.ndarray, "*draw row"], means: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "*draw"]:
+def randomized_welfare(f: Float[np.ndarray, "*draw row"], means: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "*draw"]:
     """Welfare of (f + 1) / 2, for each draw."""
     return np.mean(means[:, 0] + (np.asarray(f, np.float64) + 1.0) / 2.0 * (means[:, 1] - means[:, 0]), axis=-1)
 
 
-def _target(means: Float[np.ndarray, "row action"]) -> float:
-    return float(_welfare(np.clip((means[:, 1] - means[:, 0]) / ZETA, -1.0, 1.0), means))
+def target_welfare(means: Float[np.ndarray, "row action"]) -> float:
+    return float(randomized_welfare(np.clip((means[:, 1] - means[:, 0]) / ZETA, -1.0, 1.0), means))
 
 
-def _ends(draws: Float[np.ndarray, " draw"]) -> dict[str, float]:
+def interval_ends(draws: Float[np.ndarray, " draw"]) -> dict[str, float]:
     ends: dict[str, float] = {}
     for level in LEVELS:
         low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
@@ -100,24 +105,24 @@ def posterior_records(
     tables: dict[str, list[Record]] = {intervals: []}
     if decisions:
         tables |= {"action-disagreement": [], "posterior-threshold-rules": []}
-    problems = _fitted([(_sample(start + number, settings), start + number) for number in numbers], settings)
+    problems = fitted_problems([(_sample(start + number, settings), start + number) for number in numbers], settings)
     for number, problem in zip(numbers, problems, strict=True):
         seed = start + number
         fresh = DESIGN.sample(POINTS, seed=10**6 + seed)
         x, means = fresh.x.astype(np.float32), fresh.outcome_mean
         point = np.asarray(SURROGATE.scores(problem.model.apply(problem.params, jnp.asarray(x))))[:, 0]
         for case in TABLES[intervals].cases:
-            f = _scores(problem, float(case), x, seed)
-            values = {"target": _target(means), "welfare": float(_welfare(point, means)), **_ends(_welfare(f, means))}
+            f = drawn_scores(problem, float(case), x, seed)
+            values = {"target": target_welfare(means), "welfare": float(randomized_welfare(point, means)), **interval_ends(randomized_welfare(f, means))}
             tables[intervals].append(Record(case, *PAPER, number, values))
             if decisions and float(case) == DECISION_ETA:
                 p = np.mean(f >= 0, axis=0)
-                for name, lines in _decisions(*PAPER, number, np.column_stack([1 - p, p]), point >= 0, means).items():
+                for name, lines in decision_records(*PAPER, number, np.column_stack([1 - p, p]), point >= 0, means).items():
                     tables[name] += lines
     return tables
 
 
-def _decisions(
+def decision_records(
     method: str, zeta: str, number: int, p: Float[np.ndarray, "row action"], chosen: np.ndarray, means: np.ndarray
 ) -> dict[str, list[Record]]:
     """Lines of the disagreement and of the threshold table, from action probabilities and the point decision."""
@@ -174,13 +179,13 @@ def default_records(
         worth = float(np.mean(means[np.arange(len(x)), policy.predict(x)]))
         drawn = policy.population_welfare(seed=seed)
         tables[intervals].append(
-            Record(AUTO, *DEFAULT, number, {"target": worth, "welfare": worth, **_ends(drawn.values)})
+            Record(AUTO, *DEFAULT, number, {"target": worth, "welfare": worth, **interval_ends(drawn.values)})
         )
         if decisions:
             fresh = DESIGN.sample(POINTS, seed=10**6 + seed)
             p = policy.posterior().action_probability(fresh.x, draws=DRAWS, seed=seed)
             chosen = policy.predict(fresh.x) == 1
-            for name, lines in _decisions(*DEFAULT, number, p, chosen, fresh.outcome_mean).items():
+            for name, lines in decision_records(*DEFAULT, number, p, chosen, fresh.outcome_mean).items():
                 tables[name] += lines
     return tables
 
@@ -223,7 +228,7 @@ def example(settings: Settings, *, seed: int = 0) -> dict[str, np.ndarray]:
     observed = settings.rows(OBSERVED)
     sample = DESIGN.sample(observed + TEST, seed=seed)
     learned = Sample(sample.x[:observed], sample.outcomes[:observed], sample.outcome_mean[:observed])
-    (problem,) = _fitted([(learned, seed)], settings)
+    (problem,) = fitted_problems([(learned, seed)], settings)
     held, test = slice(round(TRAIN * observed), observed), slice(observed, None)
     sampler = SGLD(problem, chains=1, **({"burn_in": 50, "thin": 1} if settings.quick else {}))
     with warnings.catch_warnings():

@@ -22,10 +22,13 @@ from gbpl.datasets import (
 from gbpl.datasets.openml import load_regression
 from gbpl.feedback.standardize import Standardizer
 from gbpl.paper.experiments import posterior
-from gbpl.paper.experiments.catalog import EXAMPLE, TABLES
+from gbpl.paper.experiments.catalog import EXAMPLE, OTHER_READINGS, TABLES
 from gbpl.paper.experiments.full import full_records
 from gbpl.paper.experiments.logged import logged_records
+from gbpl.paper.experiments.posterior_setting_records import example_lines, interval_lines
 from gbpl.paper.experiments.protocol import Settings, Trial, default_records, split
+from gbpl.paper.experiments.reading_records import reading_records
+from gbpl.paper.experiments.readings import READINGS
 from gbpl.paper.experiments.records import Record
 
 __all__ = ["DEFAULT_PART", "PAPER_PART", "STUDIES", "Study", "load_table", "truths"]
@@ -48,7 +51,8 @@ class Study:
     `part` is the paper's methods, or the default beside them, of which only a `share` of the trials is run. `work` is
     roughly what a trial of each part takes on a core, in hundredths of a second, for the time left. `draws` says that
     the trials draw from posteriors. The paper's trials are run `sets` times over, with other seeds, where they are
-    cheap and one set of them would decide little; without a printed table, a set is one trial.
+    cheap and one set of them would decide little; without a printed table, a set is one trial. A study of `once` has no
+    trials to ask for and no default: each case is one block.
     """
 
     name: str
@@ -59,6 +63,7 @@ class Study:
     share: float
     draws: bool = False
     sets: int = 1
+    once: bool = False
 
     @property
     def trials(self) -> int:
@@ -68,6 +73,8 @@ class Study:
 
     def count(self, part: str, trials: int | None) -> int:
         """Trials of a part, where `trials` of the paper's methods are asked for (None: as many as there are)."""
+        if self.once:
+            return int(part == PAPER_PART)
         asked = self.trials if trials is None else trials
         return asked if part == PAPER_PART else math.ceil(self.share * asked)
 
@@ -188,6 +195,14 @@ def _example(case: str, part: str, numbers: Sequence[int], settings: Settings) -
     return {EXAMPLE: posterior.example_records(numbers, settings)}
 
 
+def _readings(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
+    """Every reading of one printed design, or every other setting of the posterior studies."""
+    table, _, design = case.partition(" ")
+    if table in READINGS:
+        return {OTHER_READINGS: reading_records(table, design, _patient(table, settings))}
+    return {OTHER_READINGS: example_lines(settings) if table == EXAMPLE else interval_lines(settings)}
+
+
 def _study(name: str, run: Callable[..., Lines], work: tuple[float, float], share: float) -> Study:
     cases = (*TABLES[name].cases, *(variant for variant, _ in TABLES[name].variants))
     return Study(name, (name,), cases, run, work, share)
@@ -224,6 +239,7 @@ def _logged_curve(case: str, number: int, settings: Settings) -> Trial:
 _LOGGED_CURVE = _logged("logged-feedback-learning", _logged_curve, direct=True, cross_fitted=True)
 _MULTI_LOGGED = _logged("cf-synthetic-K", _multi_log, clip=0.0, plugin="PluginRegK")
 _CALIBRATION = _intervals("uq-calibration", 0, decisions=False)
+_READ_CASES = (*(f"{table} {case}" for table in READINGS for case in TABLES[table].cases), EXAMPLE, "uq-evaluation")
 
 STUDIES: Mapping[str, Study] = {
     study.name: study
@@ -249,6 +265,7 @@ STUDIES: Mapping[str, Study] = {
             SETS,
         ),
         Study(EXAMPLE, (EXAMPLE,), ("1-D",), _example, (80, 0), 0.0, True, EXAMPLE_RUNS),
+        Study(OTHER_READINGS, (OTHER_READINGS,), _READ_CASES, _readings, (1500, 0), 0.0, once=True),
     )
 }  # fmt: skip
 
