@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 from support.checks import enable_x64
 
 from gbpl import Binary, BoostedScore, FitConfig, FullVector, GBPLNet, Linear, NegativeWelfare, PosteriorError
@@ -126,6 +127,23 @@ def test_without_a_prior_no_score_is_the_best_one() -> None:
     assert gap > 0
     assert (np.diff(log_density(NegativeWelfare())) > 0).all()
     assert_allclose(np.tanh(scores[np.argmax(log_density(Binary()))]), gap / zeta, atol=0.01)
+
+
+def test_how_sure_of_a_sign_is_linear_in_the_gap_and_quadratic_for_the_surrogate() -> None:
+    """One score f for all rows, uniform on [-1, 1]: the odds of the wrong sign are exp(-eta n m / 2)."""
+    f = np.linspace(-1.0, 1.0, 200_001)[1:-1]
+
+    def log_odds(surrogate: Surrogate, gap: float, zeta: float) -> float:
+        losses = surrogate.reduced_loss(f[:, None], np.full((len(f), 1), gap), zeta)
+        weight = np.exp(-ETA * N * np.asarray(losses))
+        return float(np.log(weight[f < 0].sum() / weight[f > 0].sum()))
+
+    for gap in (0.05, 0.1, 0.4):
+        assert_allclose(log_odds(NegativeWelfare(), gap, 1.0), -ETA * N * gap / 2.0, rtol=1e-3)
+    wide = 40.0  # so that f is not bounded where it matters: f ~ N(gap / zeta, 1 / (eta n zeta))
+    for gap in (1.0, 2.0, 4.0):
+        z = gap * np.sqrt(ETA * N / wide)
+        assert_allclose(log_odds(Binary(), gap, wide), norm.logcdf(-z) - norm.logcdf(z), rtol=1e-3)
 
 
 # -- what it has, and what it refuses -------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gbpl.paper.experiments.catalog import EXAMPLE, TABLES
 from gbpl.paper.experiments.open_settings import OPEN_SETTINGS
 from gbpl.paper.printing.cells import Cell, cells
+from gbpl.paper.printing.foil import foil_section
 from gbpl.paper.printing.tables import number, pipe_table, signed, trial_counts, with_error
 from gbpl.paper.report_tables import cell_name, table_section
 from gbpl.paper.verdicts import verdict
@@ -61,7 +62,7 @@ def report(
     parts += [table_section(TABLES[name], there[name], truths, figures.get(name, ())) for name in there]
     if example:
         parts.append(_example(example, figures.get(EXAMPLE, ())))
-    parts += [_settings(run), _time(there, run), _rerun(run)]
+    parts += [foil_section(records), _settings(run), _time(there, run), _rerun(run)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from gbpl.datasets.files import DataUnavailableError
 from gbpl.paper.experiments.catalog import EXAMPLE, TABLES, UCI
+from gbpl.paper.experiments.foil import FOIL
 from gbpl.paper.experiments.posterior import example
 from gbpl.paper.experiments.protocol import Settings
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
@@ -87,7 +88,7 @@ class Run:
     platform: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
-        known = (*TABLES, EXAMPLE)
+        known = (*TABLES, EXAMPLE, FOIL)
         for name in self.tables:
             if name not in known:
                 raise ValueError(f"table must be one of {', '.join(known)}, got {name!r}")
@@ -104,7 +105,7 @@ class Run:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        return self.tables or (*TABLES, EXAMPLE)
+        return self.tables or (*TABLES, EXAMPLE, FOIL)
 
     @property
     def studies(self) -> list[Study]:
@@ -119,8 +120,8 @@ class Run:
         for study in self.studies:
             for case in self.cases(study):
                 for part in (PAPER_PART, DEFAULT_PART):
-                    if part == DEFAULT_PART and case in VARIANTS:
-                        continue  # they are there to explain the print
+                    if part == DEFAULT_PART and (case in VARIANTS or not study.share):
+                        continue  # they are there to explain the print, or have nothing beside it
                     count = study.count(part, self.trials)
                     if case in VARIANTS:
                         count = min(count, VARIANT_TRIALS)
@@ -294,7 +295,8 @@ def _write(run: Run, folder: Path, blocks: Sequence[Block]) -> Path:
         records[table] = read_blocks(paths)
         records[table].write(folder / "records" / f"{table}.csv")
     (folder / "tables").mkdir(exist_ok=True)
-    for table, lines in records.items():
+    printed = {table: lines for table, lines in records.items() if table in TABLES}
+    for table, lines in printed.items():
         (folder / "tables" / f"{table}.md").write_text(markdown(TABLES[table], lines))
         (folder / "tables" / f"{table}.tex").write_text(latex(TABLES[table], lines))
     arrays = _example(run, folder) if EXAMPLE in run.wanted else None
@@ -309,7 +311,7 @@ def _write(run: Run, folder: Path, blocks: Sequence[Block]) -> Path:
             "high": float(high),
         }
     cases = [
-        (table, case) for table, lines in records.items() for case in dict.fromkeys(row[0] for row in lines.rows())
+        (table, case) for table, lines in printed.items() for case in dict.fromkeys(row[0] for row in lines.rows())
     ]
     exact = truths(run.settings, [(table, case) for table, case in cases if case != "auto"])
     text = report(records, truths=exact, run=_facts(run, folder), example=numbers, figures=figures)

@@ -20,6 +20,7 @@ from gbpl.datasets import (
 )
 from gbpl.datasets.openml import load_regression
 from gbpl.feedback.standardize import Standardizer
+from gbpl.paper.experiments import foil
 from gbpl.paper.experiments.catalog import TABLES
 from gbpl.paper.experiments.full import full_records
 from gbpl.paper.experiments.logged import logged_records
@@ -44,7 +45,8 @@ class Study:
 
     `part` is the paper's methods, or the default beside them, of which only a `share` of the trials is run. `work` is
     roughly the number of rows that pass in a trial of each part, in thousands, for the time left. `draws` says that the
-    trials draw from posteriors.
+    trials draw from posteriors. A study of something that is not printed has its own number of `repeats`; with a
+    `share` of zero it has no default.
     """
 
     name: str
@@ -54,10 +56,11 @@ class Study:
     work: tuple[float, float]
     share: float
     draws: bool = False
+    repeats: int = 0
 
     @property
     def trials(self) -> int:
-        return TABLES[self.tables[0]].trials
+        return self.repeats or TABLES[self.tables[0]].trials
 
     def count(self, part: str, trials: int | None) -> int:
         """Trials of a part, where `trials` of the paper's methods are asked for (None: as in the paper)."""
@@ -238,6 +241,7 @@ STUDIES: Mapping[str, Study] = {
             0.12,
             True,
         ),
+        Study(foil.FOIL, (foil.FOIL,), foil.CASES, foil.run, (1500, 0), 0.0, repeats=foil.TRIALS),
     )
 }  # fmt: skip
 
