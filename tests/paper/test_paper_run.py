@@ -18,6 +18,7 @@ from support.data import FOLDER
 import gbpl.datasets.openml
 from gbpl.paper import run as running
 from gbpl.paper.experiments.catalog import DEFAULT, EXAMPLE, TABLES
+from gbpl.paper.experiments.foil import FOIL
 from gbpl.paper.experiments.records import Record, Records, read_blocks, write_block
 from gbpl.paper.experiments.studies import STUDIES
 from gbpl.paper.run import Block, Run, reproduce
@@ -74,6 +75,7 @@ def test_quick_makes_every_table_and_figure(quick: Path) -> None:
         assert (quick / picture).exists()
     assert "holds" in report
     assert "gbpl default" in report
+    assert "## Negative welfare as the loss" in report
 
 
 def test_cross_validation_picks_among_the_zetas(quick: Path) -> None:
@@ -210,8 +212,9 @@ def test_the_papers_trial_counts() -> None:
         for case in study.cases:
             if case != "DGP1 unscaled":
                 assert per_row[study.name, case, "paper"] == study.trials
-                assert 1 <= per_row[study.name, case, "default"] <= study.trials
-    assert set(asked.wanted) == {*TABLES, EXAMPLE}
+                defaults = per_row.get((study.name, case, "default"), 0)
+                assert (1 <= defaults <= study.trials) if study.share else defaults == 0
+    assert set(asked.wanted) == {*TABLES, EXAMPLE, FOIL}
 
 
 def test_cli_says_what_is_wrong() -> None:
