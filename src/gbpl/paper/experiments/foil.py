@@ -212,12 +212,12 @@ def _selections(case: str, numbers: Sequence[int], settings: Settings) -> list[R
         problems.append(StackProblem(standardizers[-1].apply(sample.x), target, members))
     lines: list[Record] = []
     fits = zip(numbers, samples, problems, standardizers, settings.fit(problems, surrogate), strict=True)
-    for number, sample, (x, _, members), standardizer, stack in fits:
+    for number, sample, problem, standardizer, stack in fits:
         test = design.sample(TEST, seed=10**6 + number)
-        held = members[0].validation
+        held = problem.members[0].validation
         stopped, new = (
             np.asarray(member_policies(settings.network, surrogate, stack.params, rows))
-            for rows in (x[held], standardizer.apply(test.x))
+            for rows in (problem.x[held], standardizer.apply(test.x))
         )
         rules = np.eye(2)[(new[..., 1] >= 0.5).astype(int)]
         lost = [regret(policy, test.outcome_mean) for policy in rules]

@@ -72,6 +72,11 @@ def _name(method: str, zeta: str) -> str:
     return f"{method}, zeta {zeta}" if zeta else method
 
 
+def _trials(records: Records, case: str) -> str:
+    numbers = sorted({line.trial for line in records.lines if line.case == case})
+    return f"{len(numbers)} trials, with seeds {numbers[0]} to {numbers[-1]}; standard errors in parentheses."
+
+
 def _posteriors(records: Records) -> list[str]:
     rows = []
     for case in VARIATIONS:
@@ -86,7 +91,7 @@ def _posteriors(records: Records) -> list[str]:
     if not rows:
         return []
     heading = ["", "loss", "regret", "a draw's", "spread", "u", "width", "covered", "score", "R-hat (median)"]
-    return [POSTERIORS, pipe_table(heading, rows, "llrrrrrrrr")]
+    return [POSTERIORS, _trials(records, next(iter(VARIATIONS))), pipe_table(heading, rows, "llrrrrrrrr")]
 
 
 def _chains(records: Records) -> list[str]:
@@ -101,7 +106,7 @@ def _chains(records: Records) -> list[str]:
         return []
     heading = ["prior", "loss", *(f"score at step {step:,}" for step in STEPS), "norm at 0", f"norm at {STEPS[-1]:,}"]
     beyond = np.mean(np.abs(DESIGN.effect(np.linspace(-2.5, 2.5, 10_001)[:, None])) > 1.0)
-    return [CHAINS.format(beyond=beyond), pipe_table(heading, rows, "llrrrrr")]
+    return [CHAINS.format(beyond=beyond), _trials(records, found[0][0]), pipe_table(heading, rows, "llrrrrr")]
 
 
 def _counts(picked: Sequence[float]) -> list[str]:
@@ -127,4 +132,4 @@ def _selections(records: Records) -> list[str]:
         "select."
     )
     heading = ["design", "selected by", *(f"{zeta:g}" for zeta in ZETAS), "regret"]
-    return [SELECTIONS, pipe_table(heading, rows, "ll" + "r" * (len(ZETAS) + 1)), said]
+    return [SELECTIONS, _trials(records, found[0][0]), pipe_table(heading, rows, "ll" + "r" * (len(ZETAS) + 1)), said]
