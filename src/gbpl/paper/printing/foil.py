@@ -111,12 +111,12 @@ def _reading(records: Records) -> str:
     ]
     narrower = [of(SAME, m, "width").mean() / of(TIMES_TEN, m, "width").mean() for m in (foil, squared)]
     return (
-        f"Over all eta the interval of negative welfare covers in {covered[0]} cases and that of the surrogate at zeta 1 "
-        f"in {covered[1]}. No policy has more welfare in known means than the best action, so draws of the first lie "
+        f"Over all eta the interval of negative welfare covers in {covered[0]} cases and that of the surrogate at zeta "
+        f"1 in {covered[1]}. No policy has more welfare in known means than the best action, so draws of the first lie "
         "below what they are to cover, whatever eta is. Outcomes times ten, with eta and zeta as they were, make the "
-        f"first interval {narrower[0]:.0f} times narrower and the second {narrower[1]:.0f} times: of negative welfare the "
-        "unit is in eta alone, of the surrogate in zeta too. A constant added to all outcomes changes nothing. The rule's "
-        "regret at eta 1, negative welfare minus the surrogate at zeta 1, paired by trial: "
+        f"first interval {narrower[0]:.0f} times narrower and the second {narrower[1]:.0f} times: of negative welfare "
+        "the unit is in eta alone, of the surrogate in zeta too. A constant added to all outcomes changes nothing. The "
+        "rule's regret at eta 1, negative welfare minus the surrogate at zeta 1, paired by trial: "
         f"{_paired(of(SAME, foil, 'regret') - of(SAME, squared, 'regret'))}."
     )
 
@@ -164,9 +164,9 @@ def _selections(records: Records) -> list[str]:
     said = (
         f"The reduced loss picked the smallest zeta in {int(np.sum(reduced == min(ZETAS)))} of {len(reduced)} trials "
         f"and one of the two smallest in {int(np.sum(reduced <= sorted(ZETAS)[1]))}; the full loss the largest in "
-        f"{int(np.sum(full == max(ZETAS)))}. What it costs depends on the design: its regret minus that of selection by "
-        f"welfare, paired by trial over all designs, is {_paired(lost['reduced loss'] - lost['welfare'])}. *Least regret* "
-        "is the zeta that was best on the test, which nobody can select."
+        f"{int(np.sum(full == max(ZETAS)))}. What it costs depends on the design: its regret minus that of selection "
+        f"by welfare, paired by trial over all designs, is {_paired(lost['reduced loss'] - lost['welfare'])}. *Least "
+        "regret* is the zeta that was best on the test, which nobody can select."
     )
     heading = ["design", "selected by", *(f"{zeta:g}" for zeta in ZETAS), "regret"]
     return [SELECTIONS, _trials(records, found[0][0]), pipe_table(heading, rows, "ll" + "r" * (len(ZETAS) + 1)), said]
