@@ -627,6 +627,27 @@ def test_at_two_actions_the_gap_loss_is_the_binary_loss_for_either_baseline(base
     assert_close(population_policy(gap, outcomes, zeta), population_policy(Binary(), outcomes, zeta))
 
 
+# --- The pairwise alternative of section 5.3 -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@PROPERTY
+@given(st.data(), zetas)
+def test_the_average_over_baselines_is_twice_the_full_vector_loss_at_another_zeta(count, data, zeta):
+    # Section 5.3: sum over all pairs of (Y(a) - Y(b)) against f_a = 2 delta_a - 1, over K. Written out, the squares of
+    # delta have the weight (K - 1) / K * zeta / 2 * 4, which is twice that of the full vector at 2 zeta (K - 1) / K.
+    outcomes, policy = data.draw(tables(count)), data.draw(policies(count))
+    pairs = [(a, b) for b in range(count) for a in range(count) if a != b]
+    gaps = np.stack([outcomes[..., a] - outcomes[..., b] for a, b in pairs], axis=-1)
+    scores = np.stack([2 * policy[..., a] - 1 for a, _ in pairs], axis=-1)
+    average = squared_loss(gaps, scores, zeta).mean(-1) / count
+    assert_close(
+        sum(surrogate_risk(BaselineGap(count, b), policy, outcomes, zeta) for b in range(count)) / count, average
+    )
+    full = surrogate_risk(FullVector(count), policy, outcomes, 2 * zeta * (count - 1) / count)
+    assert_close(average - average[0], 2 * (full - full[0]), rtol=1e-8, atol=1e-7)
+
+
 # --- Scores and policies -----------------------------------------------------------------------------------------
 
 

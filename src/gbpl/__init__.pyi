@@ -75,6 +75,7 @@ from .nuisance.learners import WithAction as WithAction
 from .surrogates import BaselineGap as BaselineGap
 from .surrogates import Binary as Binary
 from .surrogates import FullVector as FullVector
+from .surrogates import NegativeWelfare as NegativeWelfare
 from .surrogates import Surrogate as Surrogate
 from .trees.boosting import BoostedScore as BoostedScore
 from .trees.forest import ForestFeatures as ForestFeatures

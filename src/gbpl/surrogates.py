@@ -7,7 +7,8 @@ policy. All three share one loss per row,
             = |t|^2 / (2 zeta)  +  { -t's + zeta/2 |s|^2 },
 
 whose braces are the reduced loss: the part that depends on the score (Proposition on the decomposition). Minimising it
-is maximising welfare less `penalty_scale * zeta` times the mean of |s|^2. Axes: row, action, score, raw output.
+is maximising welfare less `penalty_scale * zeta` times the mean of |s|^2. `NegativeWelfare` is what the introduction
+argues against: welfare itself as the loss, without the square. Axes: row, action, score, raw output.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Table = Array | np.ndarray
 
-__all__ = ["BaselineGap", "Binary", "FullVector", "Surrogate", "project_simplex"]
+__all__ = ["BaselineGap", "Binary", "FullVector", "NegativeWelfare", "Surrogate", "project_simplex"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +82,11 @@ class Surrogate(ABC):
     def convex(self) -> bool:
         """Whether a row's loss is a sum of convex functions, each of one raw output: linear scores are then solved."""
         return not self.squash
+
+    @property
+    def linear(self) -> bool:
+        """Whether the loss is linear in the scores: zeta does not enter it, and its Gauss-Newton matrix is zero."""
+        return False
 
     @property
     def penalty_range(self) -> tuple[float, float]:
@@ -386,6 +392,91 @@ class FullVector(Surrogate):
     def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
         """Euclidean projection of gamma / zeta on the simplex; it keeps the order of the coordinates."""
         return project_simplex(outcome_mean / zeta)
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeWelfare(Surrogate):
+    """Negative welfare as the loss (introduction, "one could update directly"): -sum_a delta_a (Y(a) - mean of Y).
+
+    Scores are those of `Binary` for two actions and of `FullVector` for more, so that for two the loss is -U f / 2. It
+    is their reduced loss at zeta = 0, times their `welfare_factor`. It is linear in the scores: no zeta, no penalty, no
+    Gaussian pseudo-likelihood and no curvature, and without a prior no finite weights are the best ones. Posteriors
+    are drawn by `sgld` and `nuts`, or refitted by `bootstrap`; what needs a curvature refuses it by name.
+
+    >>> NegativeWelfare().loss(jnp.array([[0.5]]), NegativeWelfare().target(jnp.array([[0.0, 1.0]])), zeta=1.0)
+    Array([-0.25], dtype=float32)
+    """
+
+    n_actions: int = 2
+    penalty_scale: ClassVar[float] = 0.0  # nothing is added to welfare
+    welfare_factor: ClassVar[float] = 1.0  # W1 - W2 = R2 - R1: the loss is welfare
+
+    def __post_init__(self) -> None:
+        if self.n_actions < 2:
+            raise ValueError(f"n_actions must be >= 2, got {self.n_actions}; count every action, doing nothing too")
+        if self.huber != float("inf"):
+            raise ValueError(f"NegativeWelfare has no residual to cut, got huber={self.huber}; leave it out")
+        if not self.squash:
+            raise ValueError("negative welfare of unbounded scores has no minimum: squash=False is for the others")
+
+    @property
+    def _bounded(self) -> Surrogate:
+        """The surrogate whose targets and scores these are."""
+        return Binary() if self.n_actions == 2 else FullVector(self.n_actions)
+
+    @property
+    def n_raw(self) -> int:
+        return self._bounded.n_raw
+
+    @property
+    def squashing(self) -> str | None:
+        return self._bounded.squashing
+
+    @property
+    def linear(self) -> bool:
+        return True
+
+    @property
+    def penalty_range(self) -> tuple[float, float]:
+        return self._bounded.penalty_range
+
+    def _loss_range(self, low: float, high: float, zeta: float) -> tuple[float, float]:
+        """At one outcome at one end and all others at the other, and that action for sure."""
+        most = (high - low) * (1.0 - 1.0 / self.n_actions)
+        return -most, most
+
+    def target(self, outcomes: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        return self._bounded.target(outcomes)
+
+    def scores(self, raw: Float[Array, "row raw"]) -> Float[Array, "row score"]:
+        return self._bounded.scores(raw)
+
+    def policy(self, scores: Float[Table, "row score"]) -> Float[Array, "row action"]:
+        return self._bounded.policy(scores)
+
+    def scores_of_policy(self, policy: Float[Table, "row action"]) -> Float[Table, "row score"]:
+        return self._bounded.scores_of_policy(policy)
+
+    def outcomes(self, scores: Float[Table, "row score"], zeta: float) -> Float[Array, "row action"]:
+        return self._bounded.outcomes(scores, zeta)
+
+    def population_policy(self, outcome_mean: Float[Table, "row action"], zeta: float) -> Float[Array, "row action"]:
+        """The action with the largest mean, for sure."""
+        return jax.nn.one_hot(jnp.argmax(jnp.asarray(outcome_mean), axis=-1), self.n_actions)
+
+    def loss(self, scores: Table, target: Table, zeta: float | Array) -> Float[Array, " row"]:
+        return -self._bounded.welfare_factor * jnp.sum(jnp.asarray(scores) * jnp.asarray(target), axis=-1)
+
+    def reduced_loss(self, scores: Table, target: Table, zeta: float | Array) -> Float[Array, " row"]:
+        return self.loss(scores, target, zeta)
+
+    def curvature_root(
+        self, raw: Float[Table, "row raw"], target: Float[Table, "row score"], zeta: float
+    ) -> Float[Array, "row score raw"]:
+        raise ValueError(
+            "the loss of NegativeWelfare is linear in the scores and has no Gauss-Newton curvature; use a model that "
+            "gradients train, such as MLP(), and draw by method='sgld', 'nuts' or 'bootstrap'"
+        )
 
 
 def _gap_loss_range(surrogate: Surrogate, low: float, high: float, zeta: float) -> tuple[float, float]:

@@ -452,6 +452,29 @@ def test_without_a_committee_zeta_is_judged_on_the_held_rows(stacks: list[Call])
     assert_allclose(fitted.zeta_path_.welfare.max(), Y[held, chosen].mean())
 
 
+def test_zeta_may_be_selected_by_the_reduced_loss() -> None:
+    fitted = small_net(zeta=[3.0, 0.3, 0.01], zeta_selection="reduced_loss").fit(X, Y)
+    path = fitted.zeta_path_
+    assert fitted.zeta_ == path.zeta[int(np.argmax(path.penalized_welfare))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"zeta": [1.0, 0.1], "zeta_selection": "loss"}, r"must be one of welfare, reduced_loss, got 'loss'"),
+        ({"zeta_selection": "reduced_loss"}, r"selects one of several zetas, .*give a list such as"),
+        ({"zeta": 0.1, "zeta_selection": "reduced_loss"}, r"selects one of several zetas, .*give a list such as"),
+        (
+            {"zeta": [1.0, 0.1], "zeta_selection": "reduced_loss", "surrogate": Binary(huber=0.5)},
+            r"reduced squared loss, got a surrogate with huber=0.5; leave it out",
+        ),
+    ],
+)
+def test_a_selection_without_a_meaning_is_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small_net(**settings).fit(X, Y)
+
+
 def test_history(policy: GBPLNet) -> None:
     assert len(policy.history_) == 10  # five zetas, two folds
     assert {entry["fold"] for entry in policy.history_} == {0, 1}

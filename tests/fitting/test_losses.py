@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, Member, fit_stack, welfare
-from gbpl.fitting.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
+from gbpl import MLP, BaselineGap, Binary, FitConfig, FullVector, Linear, Member, NegativeWelfare, fit_stack, welfare
+from gbpl.fitting.losses import GapSquare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.fitting.members import across_folds, fold_rows
 from gbpl.value.welfare import deterministic
 
@@ -22,9 +22,10 @@ RNG = np.random.default_rng(0)
 ROWS = 12
 TWO, FOUR = RNG.normal(size=(ROWS, 2)), RNG.normal(size=(ROWS, 4))
 RAW = RNG.normal(size=(ROWS, 4))
-OF_TWO: list[RowLoss] = [GapSquare(), WeightedLogit(), OutcomeSquare(2), NegativeWelfare(2), SurrogateLoss(Binary())]
+DIRECT_OF_TWO, DIRECT_OF_FOUR = SurrogateLoss(NegativeWelfare(2)), SurrogateLoss(NegativeWelfare(4))
+OF_TWO: list[RowLoss] = [GapSquare(), WeightedLogit(), OutcomeSquare(2), DIRECT_OF_TWO, SurrogateLoss(Binary())]
 OF_FOUR: list[RowLoss] = [
-    OutcomeSquare(4), NegativeWelfare(4), SurrogateLoss(FullVector(4)), SurrogateLoss(BaselineGap(4, baseline=2)),
+    OutcomeSquare(4), DIRECT_OF_FOUR, SurrogateLoss(FullVector(4)), SurrogateLoss(BaselineGap(4, baseline=2)),
 ]  # fmt: skip
 
 
@@ -60,10 +61,10 @@ def loss_by_hand(loss: RowLoss, raw: np.ndarray) -> np.ndarray:
             return -np.abs(gap) * np.log(np.where(gap > 0, chance, 1 - chance))
         case OutcomeSquare(n_actions=count):
             return sum((raw[:, a] - outcomes_of(loss)[:, a]) ** 2 for a in range(count)) / (2 * count)
-        case NegativeWelfare(n_actions=2):
+        case SurrogateLoss(surrogate=NegativeWelfare(n_actions=2)):
             treated = (np.tanh(raw[:, 0]) + 1) / 2
             return TWO.mean(axis=1) - (1 - treated) * TWO[:, 0] - treated * TWO[:, 1]
-        case NegativeWelfare():
+        case SurrogateLoss(surrogate=NegativeWelfare()):
             return FOUR.mean(axis=1) - (softmax(raw) * FOUR).sum(axis=1)
     raise AssertionError(loss)
 
@@ -88,14 +89,14 @@ def test_a_surrogate_takes_the_table(surrogate: Any, zeta: float) -> None:
 def test_welfare_is_the_surrogate_without_its_penalty() -> None:
     """As zeta goes to zero: W1 - W2 = (R2 - R1) / 2 for two actions, R2 - R1 for more (welfare-risk corollary)."""
     for count, surrogate in ((2, Binary()), (4, FullVector(4))):
-        direct, other = NegativeWelfare(count), SurrogateLoss(surrogate)
+        direct, other = SurrogateLoss(NegativeWelfare(count)), SurrogateLoss(surrogate)
         raw, table = RAW[:, : direct.n_raw], FOUR[:, :count]
         factor = surrogate.welfare_factor
         assert_allclose(values(direct, raw, table), factor * values(other, raw, table, 1e-9), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("loss", [NegativeWelfare(2), NegativeWelfare(4)], ids=["two", "four"])
-def test_less_loss_is_more_welfare(loss: NegativeWelfare) -> None:
+@pytest.mark.parametrize("loss", [DIRECT_OF_TWO, DIRECT_OF_FOUR], ids=["two", "four"])
+def test_less_loss_is_more_welfare(loss: RowLoss) -> None:
     one, other = RAW[:, : loss.n_raw], -RAW[:, : loss.n_raw]
     table = outcomes_of(loss)
     gain = welfare(np.asarray(loss.policy(one)), table) - welfare(np.asarray(loss.policy(other)), table)
@@ -160,8 +161,8 @@ def test_weighted_logit_has_the_sign_of_the_mean_gap(gaps: list[float]) -> None:
     assert_allclose(slope, -np.mean(gaps) / 2, atol=1e-5)
 
 
-@pytest.mark.parametrize("loss", [NegativeWelfare(2), NegativeWelfare(4)], ids=["two", "four"])
-def test_direct_welfare_moves_to_the_best_action(loss: NegativeWelfare) -> None:
+@pytest.mark.parametrize("loss", [DIRECT_OF_TWO, DIRECT_OF_FOUR], ids=["two", "four"])
+def test_direct_welfare_moves_to_the_best_action(loss: RowLoss) -> None:
     table = outcomes_of(loss)
     target = jnp.asarray(table, jnp.float32)
     slope = jax.grad(lambda raw: loss.row_loss(jnp.tile(raw, (ROWS, 1)), target, 1.0).mean())
@@ -188,8 +189,8 @@ def test_the_largest_prediction_decides() -> None:
 
 def test_direct_welfare_is_randomized() -> None:
     treated = (np.tanh(RAW[:, 0]) + 1) / 2
-    assert_allclose(NegativeWelfare(2).policy(RAW[:, :1]), np.column_stack([1 - treated, treated]), atol=1e-6)
-    assert_allclose(NegativeWelfare(4).policy(RAW), softmax(RAW), atol=1e-6)
+    assert_allclose(DIRECT_OF_TWO.policy(RAW[:, :1]), np.column_stack([1 - treated, treated]), atol=1e-6)
+    assert_allclose(DIRECT_OF_FOUR.policy(RAW), softmax(RAW), atol=1e-6)
 
 
 @pytest.mark.parametrize("loss", [*OF_TWO, *OF_FOUR], ids=lambda loss: f"{named(loss)}{loss.n_raw}")
@@ -256,7 +257,7 @@ def test_rows_of_several_codes() -> None:
 
 def test_a_loss_that_overflows_leaves_the_others_alone() -> None:
     """Of a raw output of 1e30 and zeta 1e20 the unsquashed score's slope is infinite; zero times it would be NaN."""
-    both = OneOf((SurrogateLoss(Binary(squash=False)), NegativeWelfare(2), WeightedLogit()))
+    both = OneOf((SurrogateLoss(Binary(squash=False)), DIRECT_OF_TWO, WeightedLogit()))
     raw, table = np.array([[1e30], [-1e30]]), np.array([[0.0, 1.0], [2.0, -1.0]])
     for code, expected in ((1, [-0.5, -1.5]), (2, [0.0, 0.0])):
         value, slope = value_and_slope(both, raw, (table, np.full(2, code)), zeta=1e20)

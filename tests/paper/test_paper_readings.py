@@ -164,14 +164,14 @@ def test_every_printed_column_has_a_distance_for_every_reading(reruns: Records) 
 
 
 def test_the_section_has_every_reading_and_says_what_is_left(reruns: Records) -> None:
-    text = readings_section(reruns)
+    text = readings_section({OTHER_READINGS: reruns})
     for table in READINGS:
         part = text.partition(f"### {table}: other readings")[2].partition("\n### ")[0]
         for case in TABLES[table].cases:
             for reading in readings_of(table, case):
                 assert f"| {case} | {reading.name} |" in part
             assert f"- {case}: nearest is *" in part
-    assert readings_section(None) == "" == readings_section(Records())
+    assert readings_section({}) == ""
 
 
 def test_printed_numbers_of_a_design() -> None:
@@ -230,7 +230,7 @@ def test_methods_run_on_the_nearest(table: str, monkeypatch: pytest.MonkeyPatch)
     best, lost = records.of(key, *DESIGN_ROW, "welfare_mean"), records.of(key, *row, "mean_regret")
     spread = math.hypot(best.std(ddof=1) * math.sqrt(1 + 1 / 2), lost.std(ddof=1) / math.sqrt(2))
     assert gaps[row] == pytest.approx((best.mean() - lost.mean() - float(line["welfare_mean"])) / spread)
-    assert "on the nearest readings" in readings_section(records)
+    assert "on the nearest readings" in readings_section({OTHER_READINGS: records})
 
 
 def test_settings_of_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_settings_of_intervals_and_decisions() -> None:
         for name in ("eta / 2", "stated", "2 eta")
     }
     assert width["eta / 2"] > width["stated"] > width["2 eta"], "a larger eta is a narrower posterior"
-    text = readings_section(records)
+    text = readings_section({OTHER_READINGS: records})
     assert "### Welfare intervals: other settings" in text
     assert "### Disagreement and threshold rules: other settings" in text
 

@@ -75,6 +75,7 @@ def test_quick_makes_every_table_and_figure(quick: Path) -> None:
     for picture in re.findall(r"\]\((figures/[^)]+)\)", report):
         assert (quick / picture).exists()
     assert "gbpl default" in report
+    assert "## Negative welfare as the loss" in report
     listed = json.loads((quick / "verdicts.json").read_text())
     assert [line["number"] for line in listed] == list(range(1, len(STATEMENTS) + 1))
     for line in listed:

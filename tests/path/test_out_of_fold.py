@@ -20,7 +20,14 @@ import gbpl.fitting.stack
 from gbpl import BaselineGap, Binary, FullVector, Surrogate
 from gbpl.fitting.stack import StackFit
 from gbpl.path.grid import AUTO_PATH
-from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
+from gbpl.path.out_of_fold import (
+    OutOfFold,
+    ZetaPath,
+    average_weights,
+    common_size,
+    select_by_reduced_loss,
+    select_weights,
+)
 
 ZETAS = np.array([2.0, 0.5, 0.01])
 ROWS = 40
@@ -223,6 +230,31 @@ def test_select_averages_the_corrections_of_the_best_zeta(best: int) -> None:
     assert 0.05 < chance < 0.95
     assert_allclose(weights[[1, 3]], [chance, 1.0 - chance], atol=0.025)
     assert weights.sum() == 1.0
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_select_by_reduced_loss_takes_the_least_mean_of_it(count: int) -> None:
+    """-U f + zeta / 2 f^2 for two actions, -sum_a delta_a Y(a) + zeta / 2 delta_a^2 for more (appendix G.3)."""
+    rng, surrogate, other = np.random.default_rng(0), Binary() if count == 2 else FullVector(count), 0
+    for _ in range(10):
+        policies, outcomes = rng.dirichlet(np.ones(count), (len(ZETAS), ROWS)), rng.normal(size=(ROWS, count))
+        losses = []
+        for policy, zeta in zip(policies, ZETAS, strict=True):
+            score, target = (policy, outcomes) if count > 2 else (2 * policy[:, 1:] - 1, np.diff(outcomes))
+            losses.append(np.mean(np.sum(-target * score + zeta / 2 * score**2, axis=1)))
+        path = judged(policies, outcomes, None, surrogate)
+        assert select_by_reduced_loss(path).tolist() == np.eye(len(ZETAS))[np.argmin(losses)].tolist()
+        other += np.argmin(losses) != np.argmax(path.welfare)
+    assert other > 0, "or this would not tell it from selection by welfare"
+
+
+@pytest.mark.parametrize("surrogate", [Binary(), BaselineGap(3), FullVector(3)])
+def test_the_reduced_loss_prefers_the_smallest_zeta_whatever_the_policy(surrogate: Surrogate) -> None:
+    """The same policy at every zeta, so no zeta decides better: the loss still is least at the smallest."""
+    policies, outcomes, _ = random_policies(surrogate.n_actions, ROWS, 1)
+    path = judged(np.repeat(policies, len(ZETAS), axis=0), outcomes, None, surrogate)
+    assert np.ptp(path.welfare) < 1e-12
+    assert select_by_reduced_loss(path).tolist() == np.eye(len(ZETAS))[np.argmin(ZETAS)].tolist()
 
 
 def test_select_gives_all_to_the_better_correction_where_that_is_clear() -> None:

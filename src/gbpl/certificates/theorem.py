@@ -186,13 +186,15 @@ def _over_coin(
 ) -> tuple[float | None, float | None]:  # fmt: skip
     """W and V above those of a coin flip, by the theorem on loss(theta) - loss(coin): no range grows as 1 / zeta.
 
-    It is (V(coin) - V) / factor + zeta / 2 (|s|^2 - |s_coin|^2) for a row, and W - W(coin) = -factor E of it.
+    It is (V(coin) - V) / factor + penalty (|s|^2 - |s_coin|^2) for a row, and W - W(coin) = -factor E of it; the
+    penalty is zeta / 2 of a squared loss.
     """
     if outcome_range is None or surrogate.huber != math.inf:
         return None, None
     own, (low, high) = float(np.sum(np.asarray(coin, np.float64) ** 2)), penalty_range(surrogate)
     width, factor = (outcome_range[1] - outcome_range[0]) / surrogate.welfare_factor, surrogate.welfare_factor
-    moments = Moments.bounded(-width + zeta / 2 * (low - own), width + zeta / 2 * (high - own))
+    penalty = surrogate.penalty_scale * zeta / factor
+    moments = Moments.bounded(-width + penalty * (low - own), width + penalty * (high - own))
     rates = pac_bayes_rates(n, moments)
     share, best = failure_probability / len(rates), math.inf
     for rate in rates.tolist():

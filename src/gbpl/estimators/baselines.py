@@ -31,7 +31,7 @@ from gbpl.feedback.read import Feedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import row_blocks
 from gbpl.fitting.convergence import warn_if_unfinished
-from gbpl.fitting.losses import GapSquare, NegativeWelfare, OutcomeSquare, RowLoss, WeightedLogit
+from gbpl.fitting.losses import GapSquare, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.fitting.members import Member, across_folds, dealt_rows
 from gbpl.fitting.stack import FitConfig, Objective, fit_stack
 from gbpl.models.adapters import as_model
@@ -39,6 +39,7 @@ from gbpl.models.base import ScoreModel
 from gbpl.models.networks import MLP
 from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.learners import MaskedSquare
+from gbpl.surrogates import NegativeWelfare
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
@@ -310,7 +311,7 @@ class DirectWelfare(_Baseline):
 
     def _task(self, data: Feedback, folds: list[Int[np.ndarray, " row"]], seed: int) -> _Task:
         full = self._every_outcome(data, "DirectDRWelfare or DirectIPWWelfare")
-        return self._table_task(NegativeWelfare(len(data.actions)), full)
+        return self._table_task(SurrogateLoss(NegativeWelfare(len(data.actions))), full)
 
 
 class DirectDRWelfare(_Robust):
@@ -319,7 +320,7 @@ class DirectDRWelfare(_Robust):
     mixes = True
 
     def _task(self, data: Feedback, folds: list[Int[np.ndarray, " row"]], seed: int) -> _Task:
-        return self._table_task(NegativeWelfare(len(data.actions)), self._scored(data, "dr", seed))
+        return self._table_task(SurrogateLoss(NegativeWelfare(len(data.actions))), self._scored(data, "dr", seed))
 
 
 class DirectIPWWelfare(_Weighted):
@@ -328,7 +329,7 @@ class DirectIPWWelfare(_Weighted):
     mixes = True
 
     def _task(self, data: Feedback, folds: list[Int[np.ndarray, " row"]], seed: int) -> _Task:
-        return self._table_task(NegativeWelfare(len(data.actions)), self._scored(data, "ipw", seed))
+        return self._table_task(SurrogateLoss(NegativeWelfare(len(data.actions))), self._scored(data, "ipw", seed))
 
 
 def _check_every_action(data: LoggedFeedback, folds: list[Int[np.ndarray, " row"]]) -> None:

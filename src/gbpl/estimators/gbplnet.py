@@ -15,7 +15,15 @@ from gbpl.checks.suspicion import warn_of
 from gbpl.decisions.gain import GainSlope, gain_slope
 from gbpl.estimators.base import check_positive
 from gbpl.estimators.fitted import FittedPolicy
-from gbpl.estimators.settings import check_confounding, check_correction, confounding_of, surrogate_for
+from gbpl.estimators.settings import (
+    DEFAULT_SELECTION,
+    check_confounding,
+    check_correction,
+    confounding_of,
+    selection_of,
+    surrogate_for,
+    zetas_for,
+)
 from gbpl.estimators.together import Request, fit_together
 from gbpl.estimators.training import Training
 from gbpl.feedback.fingerprint import Fingerprint
@@ -57,8 +65,12 @@ class GBPLNet(FittedPolicy):
     zeta : "auto", a number > 0, or a list of numbers
         Strength of the quadratic penalty, in outcome units; it sets how far the policy is shrunk towards uniform
         and where the fit stands between regression (large) and direct welfare maximisation (small). From a list, one is
-        selected by out-of-fold welfare. `"auto"` fits the path 10, 3, 1, 0.1, 0.001 times the outcome scale
+        selected (`zeta_selection`). `"auto"` fits the path 10, 3, 1, 0.1, 0.001 times the outcome scale
         and averages the scores, each zeta weighted by the probability that it is the best.
+    zeta_selection : {"welfare", "reduced_loss"}
+        By what one of a list of zetas is selected, out of fold: the welfare of the rule, or the least reduced loss
+        (appendix G.3 of the paper names both). The second is there for comparison: whatever the policy, that loss is
+        smaller at a smaller zeta, so it goes to the small end of the list (docs/paper.md).
     eta : "auto" or a number > 0
         Scale of the loss in the generalized posterior exp(-eta sum loss) times the prior, per outcome unit.
         `"auto"` fits with one over the outcome scale, which makes the fit independent of the unit of the outcomes (eta
@@ -66,9 +78,10 @@ class GBPLNet(FittedPolicy):
     prior_sd : number > 0
         Standard deviation of the Gaussian prior on the weights, the only regulariser:
         |w|^2 / (2 prior_sd^2 eta n) is added to the mean loss.
-    surrogate : {"auto", "binary", "gap", "full"} or a surrogate
+    surrogate : {"auto", "binary", "gap", "full", "welfare"} or a surrogate
         A name, or an object such as `BaselineGap(3, baseline=2)`. `"auto"` is binary for two actions, full vector
-        for more. `"gap"` takes the first action as baseline.
+        for more. `"gap"` takes the first action as baseline. `"welfare"` is negative welfare itself, for comparison: it
+        has no zeta, and its posterior is drawn by `"sgld"`, `"nuts"` or `"bootstrap"`.
     model : None, "auto" or a score model
         `MLP()` if None. `"auto"` puts forests (`ForestFeatures`) beside the networks, each weighted by the probability
         that it is the best, as zetas are; `GBPL` is the estimator with that default. Also `Linear()`, `Splines()`,
@@ -151,6 +164,7 @@ class GBPLNet(FittedPolicy):
         self,
         *,
         zeta: float | Sequence[float] | str = "auto",
+        zeta_selection: str = DEFAULT_SELECTION,
         eta: float | str = "auto",
         prior_sd: float = 1.0,
         surrogate: str | Surrogate = "auto",
@@ -173,6 +187,7 @@ class GBPLNet(FittedPolicy):
         progress: bool | None = None,
     ) -> None:
         self.zeta = zeta
+        self.zeta_selection = zeta_selection
         self.eta = eta
         self.prior_sd = prior_sd
         self.surrogate = surrogate
@@ -356,10 +371,12 @@ class GBPLNet(FittedPolicy):
     def path_settings(self, count: int, seed: int) -> PathSettings:
         """Settings of the fit for `count` actions; `eta` and `zetas` are None if they follow from the data."""
         eta, zetas = self.checked_constants()
+        surrogate = surrogate_for(self.surrogate, count)
         return PathSettings(
-            surrogate=surrogate_for(self.surrogate, count),
+            surrogate=surrogate,
             model=self.score_model,
-            zetas=zetas,
+            zetas=zetas_for(surrogate, zetas),
+            select=selection_of(self.zeta_selection, zetas, surrogate),
             eta=eta,
             prior_sd=self.prior_sd,
             committee=bool(self.committee),

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.feedback.full import FullFeedback
-from gbpl.surrogates import BaselineGap, Binary, FullVector, Surrogate
+from gbpl.path.out_of_fold import Selection, select_by_reduced_loss, select_weights
+from gbpl.surrogates import BaselineGap, Binary, FullVector, NegativeWelfare, Surrogate
 from gbpl.value.confounding import check_gamma
 
 if TYPE_CHECKING:
     from gbpl.feedback.read import Feedback
 
-__all__ = ["check_confounding", "check_correction", "confounding_of", "surrogate_for"]
+__all__ = [
+    "DEFAULT_SELECTION", "check_confounding", "check_correction", "confounding_of", "selection_of", "surrogate_for",
+    "zetas_for",
+]  # fmt: skip
 
+DEFAULT_SELECTION = "welfare"
+SELECTIONS: dict[str, Selection] = {DEFAULT_SELECTION: select_weights, "reduced_loss": select_by_reduced_loss}
 CONFOUNDED = ("dr", "dm")  # constructions with a model of each action's outcome
 
 
@@ -29,16 +35,52 @@ def surrogate_for(name: str | Surrogate, count: int) -> Surrogate:
             chosen = BaselineGap(count)
         case "full":
             chosen = FullVector(count)
+        case "welfare":
+            chosen = NegativeWelfare(count)
         case Surrogate() as given:
             chosen = given
         case _:
-            raise ValueError(f"surrogate must be 'auto', 'binary', 'gap', 'full' or a surrogate, got {name!r}")
+            raise ValueError(
+                f"surrogate must be 'auto', 'binary', 'gap', 'full', 'welfare' or a surrogate, got {name!r}"
+            )
     if chosen.n_actions != count:
         raise ValueError(
             f"the surrogate {type(chosen).__name__} is for {chosen.n_actions} actions, but y has {count}; use "
             "surrogate='auto', or one for as many"
         )
     return chosen
+
+
+def zetas_for(surrogate: Surrogate, zetas: list[float] | None) -> list[float] | None:
+    """The zetas of a path; a loss that is linear in the scores has none, and is fitted once."""
+    if not surrogate.linear:
+        return zetas
+    if zetas is not None:
+        named = ", ".join(f"{zeta:g}" for zeta in zetas)
+        raise ValueError(
+            f"zeta is {named}, but the loss of {type(surrogate).__name__} has no penalty, hence no zeta; leave it at "
+            "'auto'"
+        )
+    return [1.0]  # a number that nothing depends on
+
+
+def selection_of(name: str, zetas: list[float] | None, surrogate: Surrogate) -> Selection:
+    """How one zeta of a list is selected, by name; refused where nothing is selected, or by another loss."""
+    if name not in SELECTIONS:
+        raise ValueError(f"zeta_selection must be one of {', '.join(SELECTIONS)}, got {name!r}")
+    if name == DEFAULT_SELECTION:
+        return SELECTIONS[name]
+    if zetas is None or len(zetas) < 2:
+        raise ValueError(
+            f"zeta_selection={name!r} selects one of several zetas, and zeta is not a list of two or more; give a list "
+            "such as [1, 0.1, 0.01], or leave zeta_selection at 'welfare'"
+        )
+    if surrogate.huber != float("inf"):
+        raise ValueError(
+            f"zeta_selection={name!r} is by the reduced squared loss, got a surrogate with huber={surrogate.huber}; "
+            "leave it out, or use 'welfare'"
+        )
+    return SELECTIONS[name]
 
 
 def check_correction(correction: float | str, construction: str) -> None:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from gbpl.surrogates import Binary, Surrogate
+from gbpl.surrogates import Surrogate
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Table = Array | np.ndarray
 
-__all__ = ["GapSquare", "NegativeWelfare", "OneOf", "OutcomeSquare", "RowLoss", "SurrogateLoss", "WeightedLogit"]
+__all__ = ["GapSquare", "OneOf", "OutcomeSquare", "RowLoss", "SurrogateLoss", "WeightedLogit"]
 
 
 def _centered(outcomes: Float[Table, "row action"]) -> Float[Table, "row action"]:
@@ -123,29 +123,11 @@ class OutcomeSquare(_OfActions):
 
 
 @dataclass(frozen=True, slots=True)
-class NegativeWelfare(_OfActions):
-    """Welfare itself, up to a constant of the row (DirectWelfare; with pseudo-outcomes DirectDR- and DirectIPWWelfare).
-
-    Two actions: -U f / 2 with f = tanh(raw) and policy (f + 1) / 2, the binary surrogate's without its penalty.
-    More: -sum_a delta_a (Y(a) - mean of Y) with policy delta = softmax(raw).
-    """
-
-    @property
-    def n_raw(self) -> int:
-        return 1 if self.n_actions == 2 else self.n_actions
-
-    def row_loss(self, raw: Array, target: Array, zeta: float | Array) -> Float[Array, " row"]:
-        if self.n_actions == 2:
-            return -0.5 * _gap(target) * jnp.tanh(raw[..., 0])
-        return -jnp.sum(jax.nn.softmax(raw, axis=-1) * _centered(target), axis=-1)
-
-    def policy(self, raw: Float[Table, "row raw"]) -> Float[Array, "row action"]:
-        return Binary().policy(jnp.tanh(raw)) if self.n_actions == 2 else jax.nn.softmax(raw, axis=-1)
-
-
-@dataclass(frozen=True, slots=True)
 class SurrogateLoss(RowLoss):
-    """A surrogate (GBPLNet) that takes the table of outcomes as target, as the other losses do."""
+    """A surrogate that takes the table of outcomes as target, as the other losses do.
+
+    That of GBPLNet; of `NegativeWelfare` it is DirectWelfare (with pseudo-outcomes DirectDR- and DirectIPWWelfare).
+    """
 
     surrogate: Surrogate
 

@@ -10,6 +10,7 @@ from gbpl.paper.experiments.catalog import EXAMPLE, TABLES
 from gbpl.paper.experiments.open_settings import CHOICES
 from gbpl.paper.printing.cells import Cell, cells
 from gbpl.paper.printing.columns import SPREADS
+from gbpl.paper.printing.foil import foil_section
 from gbpl.paper.printing.tables import number, pipe_table, trial_counts
 from gbpl.paper.report_tables import FAR, NEAR, columns_section, limit, table_section
 from gbpl.paper.verdicts.consistency import consistency_section
@@ -36,7 +37,7 @@ more than 2 apart.
 """
 
 # Sections on studies beside the paper's tables, each made from the records of the run ("" where it has none).
-FURTHER_SECTIONS: tuple[Callable[[Mapping[str, Records]], str], ...] = (readings_section,)
+FURTHER_SECTIONS: tuple[Callable[[Mapping[str, Records]], str], ...] = (readings_section, foil_section)
 
 
 def report(

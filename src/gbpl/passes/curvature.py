@@ -33,11 +33,11 @@ def curvatures(
 ) -> tuple[Float[np.ndarray, "weight weight"], ...] | None:
     """Gauss-Newton matrices of the members that count, by all the rows that each has learned from, over `thinning`.
 
-    None if they are too large, or the model has no last layer. Weights of rows are in units of their mean over the
-    member's rows, as `PathFit.problems` has them for the sample.
+    None if they are too large, the model has no last layer, or the loss no curvature. Weights of rows are in units of
+    their mean over the member's rows, as `PathFit.problems` has them for the sample.
     """
     size = (fit.params[-1]["weight"].shape[1] + 1) * fit.surrogate.n_raw if has_last_layer(fit.model) else 0
-    if not 0 < size**2 <= MOST_CURVATURE:
+    if fit.surrogate.linear or not 0 < size**2 <= MOST_CURVATURE:
         return None
     problems = fit.problems()
     sums = [np.zeros((size, size)) for _ in problems]

@@ -33,7 +33,7 @@ from gbpl.passes.outcome_models import OutcomeTables
 from gbpl.passes.rows import RowSource
 from gbpl.passes.scores import fit_scores, rehearse_scores, welfare_out_of_fold
 from gbpl.path.grid import auto_path
-from gbpl.path.out_of_fold import ZetaPath, average_weights, dropped_small, select_weights
+from gbpl.path.out_of_fold import ZetaPath, average_weights, dropped_small
 from gbpl.path.path import PathFit, weighed_fit
 from gbpl.path.plan import PathProblem, PathSettings, Plan, Table, plan_path
 from gbpl.runtime.progress import Progress
@@ -109,7 +109,7 @@ def fit_large(
     finally:
         passes.bar.close()
     sums = welfare_out_of_fold(plan, passes, outcomes, stack)
-    weigh = _averaged if settings.zetas is None else select_weights
+    weigh = _averaged if settings.zetas is None else settings.select
     fit = weighed_fit(plan, stack, sums, weigh, thinning=source.n_rows / len(passes.sample.chunk))
     fit = replace(fit, curvatures=curvatures(fit, passes, outcomes))
     return LargeFit(fit, plan.problem.feedback, nuisances, passes.sample.chunk.number)

@@ -1,13 +1,14 @@
 """The zeta path: out-of-fold welfare at each zeta, and the weights that follow from it (sections 4.2 and 9).
 
-zeta is weighed by welfare, never by the surrogate loss: the loss has the term |t|^2 / (2 zeta) that favours large
-zeta whatever the fit (Proposition on the decomposition). Out-of-fold welfare is noisy too; `average_weights` allows for
+zeta is weighed by welfare, not by the surrogate loss: the loss has the term |t|^2 / (2 zeta) that favours large
+zeta whatever the fit (Proposition on the decomposition), and what is left without it favours small zeta
+(`select_by_reduced_loss`, for comparison). Out-of-fold welfare is noisy too; `average_weights` allows for
 that by giving each zeta the probability that it is the best one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from gbpl.surrogates import Surrogate
 
 __all__ = [
-    "OutOfFold", "ZetaPath", "average_weights", "common_size", "dropped_small", "pooled_contrasts", "select_weights",
+    "OutOfFold", "Selection", "ZetaPath", "average_weights", "common_size", "dropped_small", "pooled_contrasts",
+    "select_by_reduced_loss", "select_weights",
 ]  # fmt: skip
 
 DRAWS = 4000
@@ -169,9 +171,25 @@ class ZetaPath:
         return "\n".join(lines)
 
 
+Selection = Callable[[ZetaPath], "Float[np.ndarray, ' zeta']"]
+
+
 def select_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
     """All weight on the zeta with the highest out-of-fold welfare; its corrections, if several, are averaged."""
-    entries = np.flatnonzero(path.zeta == path.zeta[int(np.argmax(path.welfare))])
+    return _selected(path, path.welfare)
+
+
+def select_by_reduced_loss(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
+    """All weight on the zeta with the least reduced loss (appendix G.3), which is that of most penalized welfare.
+
+    The mean reduced loss is a constant of the rows less penalized welfare over `welfare_factor`. Any policy has more
+    penalized welfare at a smaller zeta, and so has the best one: the choice is for a small zeta, whatever the welfare.
+    """
+    return _selected(path, path.penalized_welfare)
+
+
+def _selected(path: ZetaPath, criterion: Float[np.ndarray, " zeta"]) -> Float[np.ndarray, " zeta"]:
+    entries = np.flatnonzero(path.zeta == path.zeta[int(np.argmax(criterion))])
     weights = np.zeros(len(path.zeta))
     weights[entries] = _probability_best(path.welfare[entries], path.covariance[np.ix_(entries, entries)])
     return weights

@@ -27,7 +27,7 @@ from gbpl.fitting.convergence import warn_if_unfinished
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import StackFit, StackProblem, fit_stack, fit_stacks
 from gbpl.models.base import FixedFeatures, GrownModel, ScoreModel
-from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size, select_weights
+from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_size
 from gbpl.path.plan import ROWS_AT_A_TIME, PathProblem, PathSettings, Plan, plan_path
 from gbpl.posterior.effect import Effect, EffectFit, fit_effect
 from gbpl.posterior.problem import Problem
@@ -147,7 +147,7 @@ def fit_paths(problems: Sequence[PathProblem]) -> list[PathFit]:
     for number, plan in enumerate(planned):
         settings = plan.problem.settings
         stack = _side_by_side([fitted[number, place] for place in range(len(settings.models))])
-        weigh = average_weights if settings.zetas is None else select_weights
+        weigh = average_weights if settings.zetas is None else settings.select
         fit = weighed_fit(plan, stack, _out_of_fold(plan, stack), weigh)
         _warn_if_unfinished(fit, stack)
         paths.append(fit if settings.committee or not settings.solved else _from_all_rows(fit, plan))

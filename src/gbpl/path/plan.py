@@ -20,7 +20,7 @@ from gbpl.fitting.newton import is_solved
 from gbpl.fitting.stack import StackProblem
 from gbpl.models.base import ScoreModel
 from gbpl.path.grid import AUTO_PATH, TableGrid
-from gbpl.path.out_of_fold import OutOfFold
+from gbpl.path.out_of_fold import OutOfFold, Selection, select_weights
 from gbpl.runtime.devices import aligned_empty
 from gbpl.surrogates import Surrogate
 
@@ -36,7 +36,8 @@ ROWS_AT_A_TIME = 65_536
 class PathSettings:
     """What is fitted: `zetas` and `eta` are in outcome units, None for those that follow from the outcome scale.
 
-    Models `beside` the first are in the same committee; the first is fitted at every zeta, the others at few.
+    `select` weighs the `zetas` that are given. Models `beside` the first are in the same committee; the first is fitted
+    at every zeta, the others at few.
     """
 
     surrogate: Surrogate
@@ -50,6 +51,7 @@ class PathSettings:
     device: str
     progress: bool | None
     beside: tuple[ScoreModel, ...] = ()
+    select: Selection = select_weights
 
     @property
     def models(self) -> tuple[ScoreModel, ...]:

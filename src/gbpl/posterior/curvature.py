@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TrainingRows", "block_rows", "cholesky_root", "features", "gauss_newton", "last_layer", "last_layer_draws",
-    "require_last_layer", "sides", "training_blocks",
+    "require_curvature", "require_last_layer", "sides", "training_blocks",
 ]  # fmt: skip
 
 BLOCK = 8_192
@@ -64,6 +64,15 @@ def require_last_layer(
             f"{what} needs a model with a last layer (MLP, Linear, RandomFeatures, Splines, ForestFeatures), got "
             f"{type(model).__name__}; {remedy}"
         )
+
+
+def require_curvature(
+    surrogate: Surrogate, what: str, remedy: str = "use method='sgld', 'nuts' or 'bootstrap'"
+) -> None:
+    """Refuse surrogates whose loss is linear in the scores, and so has no Gauss-Newton matrix."""
+    if surrogate.linear:
+        what, name = what if " " in what else f"the {what!r} posterior", type(surrogate).__name__
+        raise PosteriorError(f"{what} needs a loss that is curved in the scores, and {name} is linear; {remedy}")
 
 
 def last_layer(params: Any) -> Float[np.ndarray, "basis raw"]:

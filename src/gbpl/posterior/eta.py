@@ -23,7 +23,7 @@ import numpy as np
 import scipy.linalg
 from scipy.stats import norm, t
 
-from gbpl.posterior.curvature import features, last_layer, require_last_layer, training_blocks
+from gbpl.posterior.curvature import features, last_layer, require_curvature, require_last_layer, training_blocks
 from gbpl.posterior.influence import WITHOUT_CURVATURE, committee_influence, estimated_outcomes, residuals
 from gbpl.posterior.problem import PosteriorError, Problem
 from gbpl.posterior.refits import Refits, refit
@@ -151,6 +151,7 @@ def safe_bayes(fit: PathFit, *, grid: Sequence[float] | None = None) -> EtaChoic
     around the fit. A row's loss counts its sample weight, here and in the posterior; weights have mean one. The curve
     is the mean of their losses. `grid` holds values of eta, per outcome unit.
     """
+    require_curvature(fit.surrogate, "eta by SafeBayes", WITHOUT_CURVATURE)
     zeta = fit.path.main_zeta
     precisions = np.array(SAFE_GRID if grid is None else grid, float)
     if precisions.ndim != 1 or len(precisions) < 2 or not np.all(np.isfinite(precisions) & (precisions > 0)):

@@ -21,6 +21,7 @@ from gbpl.posterior.curvature import (
     block_rows,
     features,
     last_layer,
+    require_curvature,
     require_last_layer,
     training_blocks,
 )
@@ -167,6 +168,7 @@ def committee_influence(fit: PathFit, outcomes: np.ndarray, weights: str) -> Inf
     """The members' influences added up, row by row, each with its weight in the policy."""
     if weights not in ("last_layer", "all"):
         raise ValueError(f"weights must be 'last_layer' or 'all', got {weights!r}")
+    require_curvature(fit.surrogate, "matching eta to the spread of welfare", WITHOUT_CURVATURE)
     for problem in fit.problems():
         _check_model(problem.model, weights)
     scores = fit.target.shape[1]

@@ -24,6 +24,7 @@ import scipy.sparse.linalg
 from jax.flatten_util import ravel_pytree
 
 from gbpl.models.base import DenseModel, ScoreModel
+from gbpl.posterior.curvature import require_curvature
 from gbpl.posterior.precision import factor_sums, slices
 from gbpl.posterior.problem import GaussianPosterior, PosteriorError, Problem, flatten, unflatten
 from gbpl.runtime.devices import enable_x64
@@ -52,6 +53,7 @@ class Laplace(GaussianPosterior):
 
     def __init__(self, problem: Problem, *, structure: str = "full", rank: int = 50, linearized: bool = True) -> None:
         super().__init__(problem)
+        require_curvature(problem.surrogate, self.method)
         self.structure, self.linearized = structure, linearized
         self.mean, self._form = flatten(problem.params)
         n_weights, n_rows = len(self.mean), problem.target.size

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gbpl.posterior.curvature import last_layer, require_last_layer
+from gbpl.posterior.curvature import last_layer, require_curvature, require_last_layer
 from gbpl.posterior.gaussian import LastLayerGaussian
 from gbpl.posterior.precision import last_layer_precision
 from gbpl.posterior.problem import Problem
@@ -27,5 +27,6 @@ class LastLayer(LastLayerGaussian):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         require_last_layer(problem.model, self.method)
+        require_curvature(problem.surrogate, self.method)
         self.mean = last_layer(problem.params).astype(np.float64).ravel()
         self.precision = last_layer_precision(problem, scale=problem.eta, prior=1.0 / problem.prior_sd**2)

@@ -25,7 +25,14 @@ from scipy.stats import norm, qmc
 
 from gbpl.fitting.apply import filled
 from gbpl.models.base import LastLayerModel
-from gbpl.posterior.curvature import features, last_layer, last_layer_draws, require_last_layer, training_blocks
+from gbpl.posterior.curvature import (
+    features,
+    last_layer,
+    last_layer_draws,
+    require_curvature,
+    require_last_layer,
+    training_blocks,
+)
 from gbpl.posterior.last_layer import LastLayer
 from gbpl.posterior.problem import GaussianPosterior, PosteriorError, Problem, flatten, unflatten
 from gbpl.runtime.threads import few_threads
@@ -70,6 +77,8 @@ class Variational(GaussianPosterior):
         self.full = family == "last_layer"
         if self.full:
             require_last_layer(problem.model, "variational")
+            remedy = "use family='mean_field', or method='sgld' or 'nuts'"
+            require_curvature(problem.surrogate, "the last-layer family", remedy)
             self.mean, self._root, self.path = _last_layer_family(problem, steps)
             return
         vector, self.form = flatten(problem.params)

@@ -13,14 +13,15 @@ from functools import cache
 from importlib.resources import files
 
 __all__ = [
-    "AUTO", "DEFAULT", "EXAMPLE", "EXTRAS", "LEVELS", "OTHER_READINGS", "TABLES", "UCI", "TableSpec", "printed",
+    "AUTO", "DEFAULT", "EXAMPLE", "EXTRAS", "FOIL", "LEVELS", "OTHER_READINGS", "TABLES", "UCI", "TableSpec", "printed",
 ]  # fmt: skip
 
 DEFAULT = ("gbpl default", "auto")  # method and zeta of the row beside the paper's
 AUTO = "auto"  # the default's own case in the interval tables: it has no eta to be given
 EXAMPLE = "posterior-example"  # the one-dimensional run, which has figures and no table
 OTHER_READINGS = "readings"  # other readings of the text
-EXTRAS: tuple[str, ...] = (EXAMPLE, OTHER_READINGS)  # studies whose records are of no printed table
+FOIL = "foil"  # negative welfare as the loss
+EXTRAS: tuple[str, ...] = (EXAMPLE, OTHER_READINGS, FOIL)  # studies whose records are of no printed table
 DGPS = ("DGP1", "DGP2", "DGP3")
 UCI = ("energy_efficiency", "yacht")
 GRID = ("0.01", "0.1", "1.0", "CV")

@@ -9,12 +9,12 @@ import numpy as np
 
 from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.apply import member_outputs
-from gbpl.fitting.losses import GapSquare, NegativeWelfare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
+from gbpl.fitting.losses import GapSquare, OneOf, OutcomeSquare, RowLoss, SurrogateLoss, WeightedLogit
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import StackFit, StackProblem
 from gbpl.paper.experiments.protocol import ZETAS, Settings, Trial, cross_validated, measures, outcome_scale, rule
 from gbpl.paper.experiments.records import Record
-from gbpl.surrogates import Binary, FullVector
+from gbpl.surrogates import Binary, FullVector, NegativeWelfare
 from gbpl.value.welfare import welfare
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def losses_of(methods: Sequence[str], n_actions: int) -> dict[str, RowLoss]:
     surrogate = Binary() if n_actions == 2 else FullVector(n_actions)
     known: dict[str, RowLoss] = {
         "GBPLNet": SurrogateLoss(surrogate),
-        "DirectWelfare": NegativeWelfare(n_actions),
+        "DirectWelfare": SurrogateLoss(NegativeWelfare(n_actions)),
         "DiffReg": GapSquare(),
         "PluginReg": OutcomeSquare(n_actions),
         "WeightedLogistic": WeightedLogit(),

@@ -21,8 +21,8 @@ from gbpl.datasets import (
 )
 from gbpl.datasets.openml import load_regression
 from gbpl.feedback.standardize import Standardizer
-from gbpl.paper.experiments import posterior
-from gbpl.paper.experiments.catalog import EXAMPLE, OTHER_READINGS, TABLES
+from gbpl.paper.experiments import foil, posterior
+from gbpl.paper.experiments.catalog import EXAMPLE, FOIL, OTHER_READINGS, TABLES
 from gbpl.paper.experiments.full import full_records
 from gbpl.paper.experiments.logged import logged_records
 from gbpl.paper.experiments.posterior_setting_records import example_lines, interval_lines
@@ -266,6 +266,7 @@ STUDIES: Mapping[str, Study] = {
         ),
         Study(EXAMPLE, (EXAMPLE,), ("1-D",), _example, (80, 0), 0.0, True, EXAMPLE_RUNS),
         Study(OTHER_READINGS, (OTHER_READINGS,), _READ_CASES, _readings, (1500, 0), 0.0, once=True),
+        Study(FOIL, (FOIL,), foil.CASES, foil.run, (400, 0), 0.0, sets=foil.TRIALS),
     )
 }  # fmt: skip
 
