@@ -213,7 +213,7 @@ def draw(results: dict[str, Any], choices: dict[str, np.ndarray], years: dict[st
     left.plot(gain, range(len(names)), "o", color="#0072B2")
     left.axvline(0, color="#767676", lw=0.8)
     left.set_yticks(range(len(names)), names, fontsize=9)
-    left.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    left.xaxis.set_major_formatter(lambda value, _: f"{value:.1%}")
     left.set(title="Certainty equivalent less that of 1/N", xlabel="per year, after costs, 95 %")
     for (name, chosen), mark, shift in zip(choices.items(), "o^", (0.12, -0.12), strict=True):
         decided = chosen[::AHEAD]
@@ -225,9 +225,9 @@ def draw(results: dict[str, Any], choices: dict[str, np.ndarray], years: dict[st
     for name, colour, what in (("ahead", "#56B4E9", "year"), ("mean", "#0072B2", "its mean")):
         right.vlines(at, *np.quantile(years[name], [0.05, 0.95], axis=1), color=colour, lw=4, label=what)
     right.plot(at, years["came"], "o", color="#D55E00", ms=4, label="what came")
-    right.legend(frameon=False, fontsize=8, loc="lower left", ncols=3, columnspacing=0.8, handletextpad=0.4)
+    right.legend(frameon=False, fontsize=8, loc="upper right", ncols=3, columnspacing=0.8, handletextpad=0.4)
     right.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    right.set(title="Next year's log return, 90 %")
+    right.set(title="Next year's log return, 90 %", ylim=(-0.55, 0.72))
     for ax in (left, middle, right):
         ax.title.set_fontsize(10)
         ax.spines[["top", "right"]].set_visible(False)

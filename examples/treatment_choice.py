@@ -210,7 +210,7 @@ def draw(title: str, result: dict[str, Any], folder: Path) -> None:
         last.plot(part["sample"], place, "x", color="#D55E00")
     last.axvline(0, color="#767676", lw=0.8)
     last.set_yticks(at, result["lines"])
-    last.set(title="Gain: in the sample (x), on others", xlabel="dollars per person, net of cost, 95 %")
+    last.set(title="Gain: in the sample (x), on others", xlabel="dollars per person, 95 %")
     for ax in panels:
         ax.title.set_fontsize(10)
     figure.suptitle(title, fontsize=11)
