@@ -294,7 +294,7 @@ class GBPLNet(FittedPolicy):
     def _fit_in_passes(self, rows: RowSource) -> Training:
         settings = self.path_settings(len(rows.actions), self._drawn_seed())
         done = fit_large(
-            rows, replace(settings, beside=()), folds=self.committee or 0, construction=self.pseudo_outcome,
+            rows, settings, folds=self.committee or 0, construction=self.pseudo_outcome,
             corrections=self._corrections(), nuisance=self.cross_fit_settings(settings.seed),
         )  # fmt: skip
         return Training(done.fit, done.feedback, done.nuisances)

@@ -23,7 +23,7 @@ from gbpl.nuisance.nuisances import Nuisances
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.fold_outputs import FoldOutputs
 from gbpl.passes.rows import Chunk
-from gbpl.runtime.pipeline import ahead
+from gbpl.runtime.pipeline import ahead, one_behind
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -81,7 +81,7 @@ class OutcomeTables:
 
     def _learned_from(self) -> Iterator[ChunkTable]:
         read = self.read
-        top = self._target(read.sample.chunk.take(read.on_top))
+        top = self._target(read.top.chunk)
         for chunk, x, fold in ahead(read.shuffled(1, self.passes)):
             target = tuple(read.table(*pair) for pair in zip(top, self._target(chunk), strict=True))
             yield ChunkTable(read.features(x), target, fold, chunk.weight)
@@ -113,6 +113,16 @@ class OutcomeTables:
             assert read.chunk.outcomes is not None
             return [read.chunk.outcomes]
         return self.pseudo_outcomes(self.nuisances(read.chunk, pending), tables)
+
+    def of(self, read: ReadChunk) -> list[Float[np.ndarray, "row action"]]:
+        """All tables of some rows."""
+        return self.finish(read, self.start(read))
+
+    def in_order(self) -> Iterator[tuple[ReadChunk, list[Float[np.ndarray, "row action"]]]]:
+        """Every row that is learned from once, with all tables."""
+        for read, pending in one_behind((read, self.start(read)) for read in self.read.in_order()):
+            yield read, self.finish(read, pending)
+            self.read.tidy()
 
     def pseudo_outcomes(self, known: Nuisances, tables: int | None = None) -> list[Float[np.ndarray, "row action"]]:
         """The same from known nuisances."""

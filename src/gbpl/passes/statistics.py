@@ -1,4 +1,4 @@
-"""Statistics of one pass over a source: moments, how often each action was taken, and a sample to keep."""
+"""Statistics of one pass over a source: moments, how often each action was taken, and samples to keep."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ class RowStatistics:
     """Of all rows: moments of the features, and with logged feedback those of the outcome and the actions by fold.
 
     `level` and `spread` are the mean and standard deviation of the outcome, the latter zero where it is constant;
-    `sample` has some of the rows, sorted by number, and `weight` is the sum of all weights.
+    `sample` and `grown` have some of the rows each, sorted by number, none of them in both, and `weight` is the sum of
+    all weights.
     """
 
     standardizer: Standardizer
     sample: Chunk
+    grown: Chunk
     weight: float
     level: float = 0.0
     spread: float = 0.0
@@ -67,11 +69,11 @@ class RowStatistics:
 
 
 def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, seed: int) -> RowStatistics:
-    """Read every row once, `rows` at a time, and keep at most `sample` of them.
+    """Read every row once, `rows` at a time, and keep `sample` of them, and as many again.
 
     Every fold needs every action: where one is missing, this raises before anything is fitted.
     """
-    wanted = sample_numbers(source.n_rows, min(sample, source.n_rows), seed=seed)
+    wanted, first = (sample_numbers(source.n_rows, size, seed=seed) for size in (2 * sample, sample))
     features, outcome, parts = Moments(), Moments(), []
     taken = np.zeros((folds, len(source.actions)), np.int64)
     seen = 0
@@ -87,13 +89,15 @@ def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, se
         raise ValueError(f"the source has {source.n_rows} rows, and a pass over it gave {seen}; has a file changed?")
     kept = Chunk.join(parts)
     kept = kept.take(np.argsort(kept.number))
+    held = np.isin(kept.number, first)
+    both = kept.take(held), kept.take(~held)
     standardizer = Standardizer.of_moments(features.mean, features.sd)
     if not source.logged:
-        return RowStatistics(standardizer, kept, features.weight)
+        return RowStatistics(standardizer, *both, features.weight)
     _check_taken(taken, source)
     level, spread = float(outcome.mean[0]), float(outcome.sd[0])
     spread = spread if spread > CONSTANT * abs(level) else 0.0
-    return RowStatistics(standardizer, kept, features.weight, level, spread, taken)
+    return RowStatistics(standardizer, *both, features.weight, level, spread, taken)
 
 
 def _check_taken(taken: Int[np.ndarray, "fold action"], source: RowSource) -> None:
