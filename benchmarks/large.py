@@ -7,13 +7,13 @@
     python benchmarks/large.py fit --estimated                 propensities that are not given
 
 The designs have 20 standard normal features and 10 actions, mean outcomes of a few features each, smooth or in steps,
-noise of standard deviation 1, and a softmax log of strength 0.5 with known propensities. Rows come in pieces with a seed each,
-so a file is the same however it is written, and regret is that of the deterministic rule on 100,000 fresh rows under
-the known means. Defaults throughout: doubly robust, the auto path, a committee of five.
+noise of standard deviation 1, and a softmax log of strength 0.5 with known propensities. Rows come in pieces with a
+seed each, so a file is the same however it is written, and regret is that of the deterministic rule on 100,000 fresh
+rows under the known means. Defaults throughout: doubly robust, the auto path, a committee of five.
 
-`fit` prints the seconds of fit and posterior (compilation included), wall clock and CPU, the largest resident memory above what was
-resident before the data were made, and its ratio to the data. `parquet` writes the files first and trains on each in a
-fresh process.
+`fit` prints the seconds of fit and posterior (compilation included), wall clock and CPU, the largest resident memory
+above what was resident before the data were made, and its ratio to the data. `parquet` writes the files first and
+trains on each in a fresh process.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class Stages:
 def learner(device: str, networks: bool) -> GBPLNet:
     """The default, or its networks alone."""
     if networks:
-        return GBPLNet(model=MLP(hidden=(64, 64)), fit_config=FitConfig(learning_rate=2e-3), random_state=0, device=device)
+        return GBPLNet(
+            model=MLP(hidden=(64, 64)), fit_config=FitConfig(learning_rate=2e-3), random_state=0, device=device
+        )
     return GBPL(random_state=0, device=device)
 
 
@@ -108,6 +110,9 @@ def report(policy: GBPLNet, rows: int, stages: Stages, design: str) -> None:
     mean = outcome_mean(x, design)
     rule = np.eye(ACTIONS)[policy.predict(x)]
     value = policy.cross_fitted_value()
+    known = policy._training.nuisances
+    if known is not None and known.shares is not None:
+        print("  outcome models: " + ", ".join(f"{name} {share:.2f}" for name, share in known.shares.items()))
     print("  " + str(policy.zeta_path_).replace("\n", "\n  "))
     print(f"  regret {regret(rule, mean):.4f} (best {mean.max(axis=1).mean():.4f}, ", end="")
     print(f"one action for all {mean.mean(axis=0).max():.4f}); ", end="")

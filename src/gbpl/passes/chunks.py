@@ -14,7 +14,7 @@ from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import Objective, StackFit
 from gbpl.models.base import ScoreModel
-from gbpl.passes.rows import Chunk, RowSource, even_rows, folds_of
+from gbpl.passes.rows import Chunk, RowSource, even_rows
 from gbpl.passes.statistics import read_statistics
 from gbpl.path.plan import PathSettings
 from gbpl.runtime.devices import aligned_empty, resolve_devices
@@ -90,15 +90,13 @@ class Passes:
         return min(planned_passes(self.source.n_rows, visits), self.config.max_epochs)
 
     def _read(self, chunk: Chunk) -> ReadChunk:
-        fold = folds_of(chunk.number, self.folds, seed=self.seed)
+        fold = chunk.folds(self.folds, seed=self.seed)
         return ReadChunk(chunk, self.statistics.standardizer.apply(chunk.x), fold)
 
     def _learned(self, chunks: Iterator[Chunk]) -> Iterator[ReadChunk]:
         """Chunks without the rows of the sample."""
-        held = self.sample.chunk.number
         for chunk in chunks:
-            place = np.minimum(np.searchsorted(held, chunk.number), len(held) - 1)
-            kept = chunk.take(np.flatnonzero(held[place] != chunk.number))
+            kept = chunk.take(np.flatnonzero(~self.statistics.sampling.held(chunk)))
             if len(kept):
                 yield self._read(kept)
 

@@ -149,12 +149,12 @@ def _plan(passes: Passes, outcomes: OutcomeTables) -> tuple[Plan, Nuisances | No
     """The plan of the sample, whose tables set the outcome scale, and its nuisances."""
     sample, nuisances = passes.sample.chunk, None
     if passes.source.logged:
-        nuisances = outcomes.nuisances(sample, outcomes.start(passes.sample))
+        nuisances = outcomes.nuisances(passes.sample, outcomes.start(passes.sample))
         tables = outcomes.pseudo_outcomes(nuisances)
     else:
         assert sample.outcomes is not None
         tables = [sample.outcomes]
-    feedback = FullFeedback(sample.x, tables[0], sample.weight, passes.source.actions)
+    feedback = FullFeedback(sample.x, tables[0], sample.weight, passes.source.actions, sample.group)
     several = bool(passes.settings.beside)
     modelled = tables[1] if several and len(tables) > 1 and outcomes.corrections[1] == 0.0 else None
     learned = [

@@ -220,10 +220,21 @@ class ForestMembers:
         self.loss = losses / weights
         slopes *= (rows / weights)[:, None, None]  # weights of mean one
         for forest in self.forests:
-            train = self.rows.members[forest.places[0]].train
-            phi = forest.features(self.rows.x[train], forest.numbers)
+            phi = self._as_all_rows(forest)
             for number in forest.places:
                 self._step(self._problem(number, forest, phi), number, slopes[number])
+
+    def _as_all_rows(self, forest: Forest) -> Float[np.ndarray, "row component"]:
+        """Features of the rows that it was grown on as those of all rows are: by all trees, but for a share of them.
+
+        Of all rows it has seen one in `thinning`, whose features are by fewer trees, and vary more.
+        """
+        member = self.rows.members[forest.places[0]]
+        x = self.rows.x[member.train]
+        phi = forest.features(x, np.full(len(x), -1))
+        seen = np.random.default_rng([member.seed, 13]).random(len(x)) * self.thinning < 1.0
+        phi[seen] = forest.features(x[seen], forest.numbers[seen])
+        return phi
 
     def _step(self, problem: Problem, number: int, slope: Float[np.ndarray, "basis raw"]) -> None:
         """A Newton step against the slope of the sum of all rows' losses, halved until the sample's curvature holds."""

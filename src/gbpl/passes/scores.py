@@ -58,9 +58,7 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
     policies.of(np.zeros((1, passes.source.n_features), np.float32), np.zeros(1, int))
 
 
-def fit_scores(
-    plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int
-) -> tuple[StackFit, list[ForestMembers]]:
+def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> tuple[StackFit, list[ForestMembers]]:
     """Fit the members of a plan, networks in `count` passes; and what the forests among them are."""
     stacks: list[StackFit | None] = []
     forests = []

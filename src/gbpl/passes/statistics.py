@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gbpl.feedback.standardize import CONSTANT, Standardizer
-from gbpl.passes.rows import Chunk, RowSource, folds_of, sample_numbers
+from gbpl.passes.rows import Chunk, RowSource, Sampling, sample_numbers
 from gbpl.runtime.pipeline import ahead
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 __all__ = ["Moments", "RowStatistics", "read_statistics"]
+
+MOST_HELD = 2  # times as many rows as asked for may be kept where groups are held out, some of which may be large
 
 
 class Moments:
@@ -62,6 +64,7 @@ class RowStatistics:
     standardizer: Standardizer
     sample: Chunk
     grown: Chunk
+    sampling: Sampling
     weight: float
     level: float = 0.0
     spread: float = 0.0
@@ -73,31 +76,49 @@ def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, se
 
     Every fold needs every action: where one is missing, this raises before anything is fitted.
     """
-    wanted, first = (sample_numbers(source.n_rows, size, seed=seed) for size in (2 * sample, sample))
-    features, outcome, parts = Moments(), Moments(), []
+    sampling = Sampling.of(source.n_rows, sample, seed=seed)
+    wanted = sample_numbers(source.n_rows, 2 * sample, seed=seed)
+    features, outcome = Moments(), Moments()
+    held, grown = [], []
     taken = np.zeros((folds, len(source.actions)), np.int64)
-    seen = 0
+    seen = kept = 0
     for chunk in ahead(source.chunks(rows, None)):
         seen += len(chunk)
         features.add(chunk.x, chunk.weight)
         if chunk.outcome is not None and chunk.action is not None:
             outcome.add(chunk.outcome[:, None], None)
-            np.add.at(taken, (folds_of(chunk.number, folds, seed=seed), chunk.action), 1)
+            np.add.at(taken, (chunk.folds(folds, seed=seed), chunk.action), 1)
         place = np.minimum(np.searchsorted(wanted, chunk.number), len(wanted) - 1)
-        parts.append(chunk.take(wanted[place] == chunk.number))
+        own = sampling.held(chunk)
+        held.append(chunk.take(np.flatnonzero(own)[: max(MOST_HELD * sample - kept, 0)]))
+        grown.append(chunk.take((wanted[place] == chunk.number) & ~own))
+        kept += len(held[-1])
     if seen != source.n_rows:
         raise ValueError(f"the source has {source.n_rows} rows, and a pass over it gave {seen}; has a file changed?")
-    kept = Chunk.join(parts)
-    kept = kept.take(np.argsort(kept.number))
-    held = np.isin(kept.number, first)
-    both = kept.take(held), kept.take(~held)
+    parts = tuple(_sorted(part) for part in (held, grown))
+    for part in parts:
+        _check_folds(part, folds, seed)
     standardizer = Standardizer.of_moments(features.mean, features.sd)
     if not source.logged:
-        return RowStatistics(standardizer, *both, features.weight)
+        return RowStatistics(standardizer, *parts, sampling, features.weight)
     _check_taken(taken, source)
     level, spread = float(outcome.mean[0]), float(outcome.sd[0])
     spread = spread if spread > CONSTANT * abs(level) else 0.0
-    return RowStatistics(standardizer, *both, features.weight, level, spread, taken)
+    return RowStatistics(standardizer, *parts, sampling, features.weight, level, spread, taken)
+
+
+def _sorted(parts: list[Chunk]) -> Chunk:
+    joined = Chunk.join(parts)
+    return joined.take(np.argsort(joined.number))
+
+
+def _check_folds(part: Chunk, folds: int, seed: int) -> None:
+    counts = np.bincount(part.folds(folds, seed=seed), minlength=folds)
+    if counts.min() == 0:
+        raise ValueError(
+            f"a sample of {len(part)} rows has none of fold {int(np.argmin(counts))} of {folds}, because groups are "
+            "kept together and some are large; fit in memory, or use fewer folds (committee)"
+        )
 
 
 def _check_taken(taken: Int[np.ndarray, "fold action"], source: RowSource) -> None:
