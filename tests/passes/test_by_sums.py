@@ -1,4 +1,4 @@
-"""What learns from sums over the rows in passes: forests, additive regressions, propensities; and whom it never sees."""
+"""What learns from sums over the rows in passes: forests, additive regressions, propensities; what none of it sees."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_one_newton_step_brings_the_last_layer_of_a_sample_to_that_of_all_rows()
         for held, layer in ((off, params[1]), (before, {name: part[number] for name, part in first[1].items()})):
             w = np.append(layer["weight"][:, 0], layer["bias"][0])
             held.append(np.mean((basis @ (w - solved)) ** 2))
-    assert np.mean(off) < 0.05 * np.mean(before)
+    assert np.max(np.array(off) / before) < 0.1
 
 
 def test_the_size_of_chunks_does_not_matter() -> None:

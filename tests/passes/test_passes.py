@@ -274,7 +274,7 @@ def test_faults_of_columns_and_labels_are_found_when_a_source_is_made(tmp_path) 
         ParquetRows(paths, ROLES, actions=["call", "mail", "wait", "visit"])
     with pytest.raises(TableError, match="names the action 'call'"):
         ParquetRows(paths, ROLES, actions=["mail", "wait"])
-    with pytest.raises(TableError, match="there are 300 groups, and learning in passes .* needs 1000"):
+    with pytest.raises(TableError, match=r"there are 300 groups, and learning in passes .* needs 1000"):
         ParquetRows(paths, replace(ROLES, group="x0"))
     with pytest.raises(TableError, match="controls have no use"):
         ParquetRows(paths, replace(ROLES, controls=["x0"]))

@@ -52,7 +52,8 @@ __all__ = ["Forest", "ForestMembers", "ForestPolicies"]
 STEPS, CLOSE = 200, 1e-5  # of the first last layer: most steps, and the slope at which it is close enough
 STEP = 1_024  # rows are padded to multiples of it, so that the folds share what is compiled
 SHORTEST = 1 / 32  # step that is tried
-TRUSTED = 2.0  # times as much may the loss of the sample rise as its curvature says, or the step is too long
+TRUSTED = 2.0  # times as far may the loss of the sample bend as its curvature says, or the step is too long
+ROUNDING = 1e-5  # of a loss in float32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,12 +249,15 @@ class ForestMembers:
         size = -(-len(problem) // STEP) * STEP
         data = _Rows.of(_with_one(problem.phi), problem.target, weight, size, self.passes.devices[0])
 
-        def loss(w: Float[np.ndarray, "basis raw"]) -> float:
-            value = data.sums(w[None], [problem.zeta], problem.surrogate)[0][0]
-            return problem.eta * value + 0.5 * prior * float(np.sum(w**2))
+        def along(length: float) -> tuple[float, float]:
+            """The objective of the sample on the way, and its slope there."""
+            w = start + length * step
+            value, slopes = data.sums(w[None], [problem.zeta], problem.surrogate)
+            whole = problem.eta * value[0] + 0.5 * prior * float(np.sum(w**2))
+            return float(whole), float(np.sum((problem.eta * slopes[0] + prior * w) * step))
 
-        here, length = loss(start), 1.0
-        while loss(start + length * step) - here > TRUSTED * length**2 * expected + 1e-5 * abs(here):
+        (here, slope_here), length = along(0.0), 1.0
+        while along(length)[0] - here - length * slope_here > TRUSTED * length**2 * expected + ROUNDING * abs(here):
             length /= 2.0
             if length < SHORTEST:
                 return
