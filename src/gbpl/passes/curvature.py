@@ -51,7 +51,7 @@ def curvatures(
         for number, (problem, member) in enumerate(zip(problems, fit.members, strict=True)):
             own = fold != member.fold
             part = replace(problem, x=x[own], target=targets[member.table][own], weights=weight[own])
-            forest = grown.get((member.fold, member.table, member.model))
+            forest = grown.get((member.fold or 0, member.table, member.model or 0))
             if forest is not None:
                 part = replace(part, phi=forest.features(x[own], chunk.number[own]))
             sums[number] += gauss_newton(part, one_of_many=True)

@@ -133,15 +133,16 @@ class ForestMembers:
     # -- the sample ---------------------------------------------------------------------------------------
 
     def _grown(self) -> Iterator[Forest]:
-        binned, together = Binned.of(self.rows.x), {}
+        binned = Binned.of(self.rows.x)
+        together: dict[tuple[int, int], list[int]] = {}
         for number, member in enumerate(self.members):
-            together.setdefault((member.fold, member.table), []).append(number)
+            together.setdefault((member.fold or 0, member.table), []).append(number)
         for (fold, table), places in together.items():
             member = self.rows.members[places[0]]
             trees, phi = self.model.grow(self.rows, binned, member)
             numbers = self.passes.grown.chunk.number[member.train]
             bags = self.model.bags(member.seed, len(numbers))
-            forest = Forest(self.model, int(fold or 0), table, places, trees, numbers, bags)
+            forest = Forest(self.model, fold, table, places, trees, numbers, bags)
             self._begin(forest, phi[member.train])
             yield forest
             self.passes.tidy()
@@ -166,7 +167,7 @@ class ForestMembers:
     def _minimised(self, problem: Problem, number: int, device: jax.Device) -> None:
         """By quasi-Newton steps in coordinates in which the features have unit second moments."""
         n, ridge = len(problem), _ridge(problem)
-        basis = np.column_stack([problem.phi, np.ones(n)]).astype(np.float64)  # type: ignore[arg-type]
+        basis = _with_one(problem.phi).astype(np.float64)
         weight = np.ones(n) if problem.weights is None else problem.weights
         moments = (basis * weight[:, None]).T @ basis / n
         moments[np.diag_indices_from(moments)] += max(ridge, 1e-9 * float(np.max(np.diag(moments))))

@@ -274,7 +274,8 @@ class ParquetRows:
             self._place = dict(zip(labels, places.tolist(), strict=False))
             if not (roles.propensity is None or isinstance(roles.propensity, str)):
                 self._chance = check_propensity(roles.propensity, np.zeros(1, np.int64), self.actions)[0]
-        total, groups = 0.0, set()
+        total = 0.0
+        groups: set[int] = set()
         for part in self._parts:
             for start, batch in self._batches(part, roles.used()):
                 arrays = self._role_arrays(part, start, batch)

@@ -87,8 +87,9 @@ def welfare_out_of_fold(
     plan: Plan, passes: Passes, outcomes: OutcomeTables, stack: StackFit, forests: Sequence[ForestMembers] = ()
 ) -> list[OutOfFold]:
     """Sums of each member's welfare on all rows of its fold, fold by fold."""
-    policies = [_NetworkPolicies(plan, passes, stack, place) for place in _networks(plan)]
-    policies = sorted([*policies, *(part.policies() for part in forests)], key=lambda part: part.place)
+    policies: list[_NetworkPolicies | ForestPolicies] = [part.policies() for part in forests]
+    policies += [_NetworkPolicies(plan, passes, stack, place) for place in _networks(plan)]
+    policies.sort(key=lambda part: part.place)
     sums, folds = [plan.out_of_fold() for _ in range(passes.folds)], range(passes.folds)
 
     def add(number: int, read: ReadChunk, tables: list[np.ndarray], decided: np.ndarray) -> None:

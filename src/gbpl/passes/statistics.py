@@ -95,16 +95,16 @@ def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, se
         kept += len(held[-1])
     if seen != source.n_rows:
         raise ValueError(f"the source has {source.n_rows} rows, and a pass over it gave {seen}; has a file changed?")
-    parts = tuple(_sorted(part) for part in (held, grown))
-    for part in parts:
+    both = _sorted(held), _sorted(grown)
+    for part in both:
         _check_folds(part, folds, seed)
     standardizer = Standardizer.of_moments(features.mean, features.sd)
     if not source.logged:
-        return RowStatistics(standardizer, *parts, sampling, features.weight)
+        return RowStatistics(standardizer, *both, sampling, features.weight)
     _check_taken(taken, source)
     level, spread = float(outcome.mean[0]), float(outcome.sd[0])
     spread = spread if spread > CONSTANT * abs(level) else 0.0
-    return RowStatistics(standardizer, *parts, sampling, features.weight, level, spread, taken)
+    return RowStatistics(standardizer, *both, sampling, features.weight, level, spread, taken)
 
 
 def _sorted(parts: list[Chunk]) -> Chunk:
