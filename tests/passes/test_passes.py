@@ -15,6 +15,7 @@ from gbpl import (
     BoostedScore,
     CrossFit,
     Encoder,
+    EstimatedPropensityWarning,
     FitConfig,
     FullFeedback,
     FullVector,
@@ -472,6 +473,26 @@ def test_files_and_arrays_agree_where_it_is_promised(tmp_path) -> None:
     assert one.feedback.actions.tolist() == ["call", "mail", "wait"]
     for first, second in zip(jax.tree.leaves(one.fit.params), jax.tree.leaves(again.fit.params), strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+def test_files_have_groups_and_need_no_propensities(tmp_path) -> None:
+    """Groups by number and by label: rows of one stay together, wherever they lie."""
+    log, place = logged_sample(6000), np.arange(6000) % 1500
+    labels = np.array([f"g{number}" for number in place])
+    for column in (place, place / 2.0, labels):
+        roles = replace(ROLES, propensity=None, group="g", features=["x0", "x1", "x2", "x3"])
+        source = ParquetRows(parquet_parts(tmp_path, table_of(log, g=column), [1234], 321), roles)
+        chunk = Chunk.join(list(source.chunks(700, 3)))
+        assert chunk.propensity is None
+        assert len(np.unique(chunk.group)) == 1500
+        order = np.argsort(chunk.number)
+        assert (chunk.group[order][:1500] == chunk.group[order][1500:3000]).all()
+    with pytest.warns(EstimatedPropensityWarning):
+        result = fit_in_passes(source)
+    assert result.nuisances.estimated
+    assert (np.bincount(result.numbers % 1500)[np.unique(result.numbers % 1500)] == 4).all()
+    value = own_value(result)
+    assert value.estimate > 0.4  # as with known propensities, below
 
 
 @pytest.mark.parametrize("construction", ["ipw", "centered_ipw", "dm"])

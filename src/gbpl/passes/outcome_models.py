@@ -1,8 +1,8 @@
 """Outcomes to learn from in passes: as they came, or pseudo-outcomes by the model of a row's fold (section 7).
 
 A row's pseudo-outcome is cross-fitted, but the outcome models of other folds have seen the fold on which the welfare of
-a score is measured: `gbpl.nuisance.cross_fit` avoids that too, with a model for each pair of folds. Here it concerns the
-weights of the entries alone, because values are computed from rows that no model has seen.
+a score is measured: `gbpl.nuisance.cross_fit` avoids that too, with a model for each pair of folds. Here it concerns
+the weights of the entries alone, because values are computed from rows that no model has seen.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ other folds stop and weigh its members, the outcome models of its scores have se
 out decides the fold. All folds are one stack. What it shares with the fold is units alone: networks of outcomes learn
 the outcome less its mean, over its standard deviation, of all rows.
 
-Where members learned in passes, the rows are a sample that nothing learned from: there the out-of-fold policy is as good
-(`out_of_fold`).
+Where members learned in passes, the rows are a sample that nothing learned from: there the out-of-fold policy is as
+good (`out_of_fold`).
 """
 
 from __future__ import annotations
