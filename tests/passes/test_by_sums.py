@@ -154,8 +154,8 @@ def test_forests_stand_beside_networks_and_are_weighed_with_them() -> None:
     chosen = settings(Binary(), MLP(hidden=(8,)), beside=(FOREST,), zetas=None, eta=None)
     result = fit_large(ArrayRows(stepped(6000)), chosen, sample=1000, chunk_rows=3000)
     path = result.fit.path
-    assert path.model == ["MLP"] * 3 + ["ForestFeatures"] * 2
-    assert path.weight[3:].sum() > 0.5  # effects are steps
+    assert path.model == ["MLP"] * 5 + ["ForestFeatures"] * 2
+    assert path.weight[5:].sum() > 0.5  # effects are steps
     assert len(result.fit.problems()) == len(result.fit.members)
     assert all(problem.phi is None for problem in result.fit.problems())
 

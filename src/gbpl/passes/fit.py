@@ -155,10 +155,10 @@ def _plan(passes: Passes, outcomes: OutcomeTables) -> tuple[Plan, Nuisances | No
         assert sample.outcomes is not None
         tables = [sample.outcomes]
     feedback = FullFeedback(sample.x, tables[0], sample.weight, passes.source.actions, sample.group)
-    several = bool(passes.settings.beside)
-    modelled = tables[1] if several and len(tables) > 1 and outcomes.corrections[1] == 0.0 else None
+    # Networks have all their zetas, forests beside them or not: with so many rows the small ones decide best.
+    modelled = tables[1] if passes.settings.beside and len(tables) > 1 and outcomes.corrections[1] == 0.0 else None
     learned = [
-        Table([table], replace(feedback, outcomes=table).scale, correction, auto_path(correction, several=several))
+        Table([table], replace(feedback, outcomes=table).scale, correction, auto_path(correction))
         for table, correction in zip(tables, outcomes.corrections, strict=True)
     ]
     problem = PathProblem(feedback, learned, passes.fold_rows, passes.settings, modelled)

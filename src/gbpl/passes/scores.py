@@ -45,8 +45,7 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
     if settings.surrogate.huber < np.inf:  # the threshold is part of what is compiled, and its scale is not known
         return
     every = Member(np.arange(len(passes.sample.chunk), dtype=np.int32))
-    several = bool(passes.settings.beside)
-    grids = [TableGrid(1.0, correction, auto_path(correction, several=several)) for correction in corrections]
+    grids = [TableGrid(1.0, correction, auto_path(correction)) for correction in corrections]
     members = lay_out(grids, across_folds(every, passes.fold_rows, seed=passes.seed), 1.0, settings).members
     width = settings.surrogate.target(np.zeros((1, len(passes.source.actions)))).shape[1]
     target = jax.ShapeDtypeStruct((len(corrections) * passes.table_rows, width), np.float32)
