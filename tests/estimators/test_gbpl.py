@@ -332,14 +332,14 @@ def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.M
     settings: Any = {"zeta": 1.0, "actions": ["wait", "treat"]}
     here = quick(**settings).fit(x, outcomes)
     there = quick(**settings).fit_parquet(file, outcomes=["wait", "treat"])
-    assert here.model_ == there.model_ == NETWORK  # forests do not learn in passes
+    assert here.model_ == there.model_ == Mixture((NETWORK, FOREST))
     table = pa.table({name: columns[name] for name in "cab"})
     assert_array_equal(there.encoder_.apply(table)[0], x)
     assert there.n_features_in_ == 3
     assert there.actions_.tolist() == here.actions_.tolist() == ["wait", "treat"]
     assert_allclose(there.standardizer_.mean, here.standardizer_.mean, atol=1e-9)
     assert_allclose(there.standardizer_.scale, here.standardizer_.scale, rtol=1e-9)
-    assert len(there.history_) == len(here.history_) == FOLDS
+    assert len(there.history_) == len(here.history_) == 2 * FOLDS
     new = stepped_sample(1_000, 2, seed=4)[0]
     best = np.where(gains(new, 2)[:, 1] > 0.0, "treat", "wait")
     assert np.mean(there.predict(new) == here.predict(new)) > 0.95

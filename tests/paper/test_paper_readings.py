@@ -13,7 +13,7 @@ from scipy import integrate, stats
 import gbpl
 from gbpl.datasets import BinaryDesign, MultiActionDesign
 from gbpl.paper.experiments import posterior_setting_records, reading_records
-from gbpl.paper.experiments.catalog import TABLES, printed
+from gbpl.paper.experiments.catalog import OTHER_READINGS, TABLES, printed
 from gbpl.paper.experiments.posterior_setting_records import example_lines, interval_lines
 from gbpl.paper.experiments.posterior_settings import DECISIONS, INTERVALS, SGLD_SETTINGS
 from gbpl.paper.experiments.protocol import Settings

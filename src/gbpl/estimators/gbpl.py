@@ -26,7 +26,8 @@ class GBPL(GBPLNet):
 
     Its networks are smaller than those of `GBPLNet()` (64 x 64 units), at three zetas instead of five, so that it takes
     about as long for some thousand rows. It has everything that has: a posterior, values and intervals, certificates,
-    `save`. Beyond 200,000 rows networks alone learn, in passes over the rows.
+    `save`. Beyond 200,000 rows the same models learn in passes over the rows: trees are grown on a sample, and what
+    their leaves say is settled by all rows.
 
     Parameters are those of `GBPLNet`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from gbpl.nuisance.nuisances import check_construction
 from gbpl.nuisance.off_policy import overlap_of
 from gbpl.passes.fit import fit_large
 from gbpl.passes.parquet import ParquetRows
-from gbpl.passes.rows import ArrayRows, RowSource
+from gbpl.passes.rows import FEW_GROUPS, ArrayRows, RowSource
 from gbpl.path.plan import PathSettings
 from gbpl.runtime.keywords import answer_keywords
 from gbpl.surrogates import Surrogate
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GBPLNet"]
 
-LARGE = 200_000  # rows beyond which networks learn in passes, and a sample of the rows is kept
+LARGE = 200_000  # rows beyond which models learn in passes, and a sample of the rows is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; policies are weighed by the first
 NETWORK, BESIDE = MLP(hidden=(64, 64)), (ForestFeatures(),)  # the models of model="auto"
 STEPS = FitConfig(learning_rate=2e-3, patience=6, tolerance=2e-3)  # and their training
@@ -240,9 +239,10 @@ class GBPLNet(FittedPolicy):
         `cost` is what each action costs, a mapping from label or one number per action. Rows of one of the `groups`
         stay in one fold. Only the ratios of `sample_weight` matter, and rows of weight zero are left out.
 
-        Beyond 200,000 rows networks alone learn, in passes over the rows (`gbpl.passes`). A sample of 65,536 rows is
-        kept, from which posterior and values are computed (the last layer's precision is a sum over all rows, up to
-        three actions). With `groups`, `controls`, `confounding` or estimated propensities all rows are kept.
+        Beyond 200,000 rows the same models learn in passes over the rows (`gbpl.passes`). A sample of 65,536 rows (at
+        most one in five) is kept that nothing learns from, and posterior and values are computed from it (the last
+        layer's precision is a sum over all rows, up to three actions). With `controls`, `confounding` or fewer than
+        1,000 `groups` all rows are kept.
         """
         feedback = self.read_training(
             X=X, y=y, action=action, propensity=propensity, controls=controls, cost=cost, sample_weight=sample_weight,
@@ -273,35 +273,40 @@ class GBPLNet(FittedPolicy):
         exclude: Sequence[str] = (),
         propensity: str | float | Mapping[Any, float] | None = None,
         weight: str | None = None,
+        group: str | None = None,
         cost: Mapping[Any, float] | None = None,
     ) -> GBPLNet:
         """Learn from Parquet files of any size, in memory that does not grow with them (`gbpl.passes`).
 
-        Columns are named as in `gbpl.learn`. Networks learn in passes over shuffled row groups, and so do
-        their outcome models; out-of-fold welfare is computed likewise. A sample of 65,536 rows, each of which stands
-        for many, is kept for posterior, values and the report. `encoder_` turns rows of such a table into the features
-        that `predict` takes.
+        Columns are named as in `gbpl.learn`; without `propensity` it is estimated. Networks learn in passes over
+        shuffled row groups, and so do their outcome models; forests take their splits from a sample and the rest from
+        sums over all rows; out-of-fold welfare is computed likewise. Another sample of 65,536 rows (at most one in
+        five), each of which stands for many, is kept for posterior, values and the report: nothing learns from it.
+        `encoder_` turns rows of such a table into the features that `predict` takes.
         """
         self._check_settings()
         if self.confounding > 1.0:
             raise ValueError(f"confounding={self.confounding!r} needs all rows in memory; use fit, or leave it at 1")
         roles = Roles(
             outcome=outcome, action=action, outcomes=outcomes, features=features, exclude=exclude,
-            propensity=propensity, weight=weight,
+            propensity=propensity, weight=weight, group=group,
         )  # fmt: skip
         rows = ParquetRows(paths, roles, cost=cost, actions=self.actions)
         if rows.n_rows >= FEW_ROWS:
             warn_of(screened(rows.sample(), cut=False)[1])
         self.remember(self._fit_in_passes(rows), None)
+        self.fingerprint_ = Fingerprint.of(self._training.rows, rows=rows.n_rows)
         self.encoder_ = rows.encoder
         self.n_features_in_ = rows.n_features
         return self
 
     def _learns_in_passes(self, feedback: Feedback) -> bool:
         """Whether there are so many rows that a sample is enough for posteriors and values."""
-        if len(feedback) <= LARGE or self.committee is None or feedback.groups is not None or self.confounding > 1.0:
+        if len(feedback) <= LARGE or self.committee is None or self.confounding > 1.0:
             return False
-        if isinstance(feedback, LoggedFeedback) and (feedback.propensity is None or feedback.controls is not None):
+        if feedback.groups is not None and len(np.unique(feedback.groups)) < FEW_GROUPS:
+            return False
+        if isinstance(feedback, LoggedFeedback) and feedback.controls is not None:
             return False
         network = self.outcome_model is None or isinstance(self.outcome_model, str)
         return network and has_last_layer(self.score_model)
@@ -309,7 +314,7 @@ class GBPLNet(FittedPolicy):
     def _fit_in_passes(self, rows: RowSource) -> Training:
         settings = self.path_settings(len(rows.actions), self._drawn_seed())
         done = fit_large(
-            rows, replace(settings, beside=()), folds=self.committee or 0, construction=self.pseudo_outcome,
+            rows, settings, folds=self.committee or 0, construction=self.pseudo_outcome,
             corrections=self._corrections(), nuisance=self.cross_fit_settings(settings.seed),
         )  # fmt: skip
         return Training(done.fit, done.feedback, done.nuisances)

@@ -31,13 +31,9 @@ if TYPE_CHECKING:
     Means = tuple[Float[np.ndarray, "row action"], Float[np.ndarray, "fold row action"]]
 
 __all__ = [
-    "additive_means",
-    "averaged_propensity",
-    "convex_weights",
-    "earned_weights",
-    "forest_means",
-    "mixture_weights",
-]
+    "KNOTS", "PROPENSITY_LEAF", "RIDGES", "additive_means", "averaged_propensity", "convex_weights", "earned_weights",
+    "forest_means", "mixture_weights",
+]  # fmt: skip
 
 TREES, LEAF, SHARE = 60, 3, 0.5  # of the forests: trees, rows per leaf, share of the features tried at a split
 SEEN, SEEN_ROWS = 0.5, 50_000  # share of the rows that a tree of the outcomes sees, and rows that any sees at most

@@ -29,7 +29,7 @@ from gbpl.runtime.warn import warn
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["CrossFit", "EstimatedPropensityWarning", "Nuisances"]
+__all__ = ["CrossFit", "EstimatedPropensityWarning", "Nuisances", "warn_estimated"]
 
 AUTO_CLIP = 0.02  # over the number of actions: 0.01 for two, a fiftieth of what a uniform log would give each
 
@@ -132,7 +132,7 @@ class CrossFit:
             propensity = self._propensity(feedback, dealt)
             if feedback.classifier is None:
                 how = "multinomial logistic regression" + (" averaged with a forest" if self.averages else "")
-                _warn_estimated(feedback, propensity, how)
+                warn_estimated(feedback, propensity, how)
         common = construction == "centered_ipw"
         action = np.zeros_like(feedback.action) if common else feedback.action
         folds = (dealt[0] if dealt else []) if outer is None else outer
@@ -229,7 +229,8 @@ def _check_every_action(feedback: LoggedFeedback, rows: Int[np.ndarray, " row"],
         )
 
 
-def _warn_estimated(feedback: LoggedFeedback, propensity: Float[np.ndarray, "row action"], how: str) -> None:
+def warn_estimated(feedback: LoggedFeedback, propensity: Float[np.ndarray, "row action"], how: str) -> None:
+    """Say that propensities were estimated, and how well they predict the actions."""
     likelihood = np.log(np.maximum(of_logged_action(propensity, feedback.action), 1e-300))
     shares = np.bincount(feedback.action) / len(feedback)
     warn(

@@ -1,4 +1,4 @@
-"""What all passes over a source share: its chunks, the sample kept in memory, and the fit of members to chunks."""
+"""What all passes over a source share: its chunks, the samples kept in memory, and the fit of members to chunks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member
 from gbpl.fitting.stack import Objective, StackFit
 from gbpl.models.base import ScoreModel
-from gbpl.passes.rows import Chunk, RowSource, even_rows, folds_of
+from gbpl.passes.rows import Chunk, RowSource, even_rows
 from gbpl.passes.statistics import read_statistics
 from gbpl.path.plan import PathSettings
 from gbpl.runtime.devices import aligned_empty, resolve_devices
@@ -46,10 +46,11 @@ def planned_passes(n: int, visits: int) -> int:
 
 
 class Passes:
-    """A source that has been read once: its statistics and its sample, and chunks in any number of passes.
+    """A source that has been read once: its statistics and its samples, and chunks in any number of passes.
 
-    `sample` is the sample as read, of which the rows `on_top` (up to `HELD` of each fold) lie on top of every table
-    that members learn from. `fold_rows` are the rows of the sample by fold.
+    Nothing learns from the rows of `sample`: values and gains are computed from them, and chunks come without them.
+    Trees are grown on the rows of `grown`, of which up to `HELD` of each fold (`top`) lie on top of every table that
+    members learn from. `fold_rows` are the rows of the sample by fold.
     """
 
     def __init__(self, source: RowSource, settings: PathSettings, *, folds: int, sample: int, chunk_rows: int) -> None:
@@ -61,13 +62,13 @@ class Passes:
             self.config = replace(self.config, batch_size=DEFAULT.batch_size)
         self.devices = resolve_devices(settings.device)  # type: ignore[arg-type]
         self.statistics = read_statistics(source, rows=self.rows, sample=sample, folds=folds, seed=self.seed)
-        self.sample = self._read(self.statistics.sample)
-        fold, weight = self.sample.fold, self.sample.chunk.weight
+        self.sample, self.grown = self._read(self.statistics.sample), self._read(self.statistics.grown)
+        fold = self.grown.fold
         order = np.random.default_rng([self.seed, 5]).permutation(len(fold))
-        self.on_top = np.sort(np.concatenate([order[fold[order] == number][:HELD] for number in range(folds)]))
-        self.top_x = self.sample.x[self.on_top]
-        self.held = Held(fold[self.on_top], None if weight is None else weight[self.on_top])
-        self.fold_rows = [np.flatnonzero(fold == number).astype(np.int32) for number in range(folds)]
+        on_top = np.sort(np.concatenate([order[fold[order] == number][:HELD] for number in range(folds)]))
+        self.top = self._read(self.grown.chunk.take(on_top))
+        self.held = Held(self.top.fold, self.top.chunk.weight)
+        self.fold_rows = [np.flatnonzero(self.sample.fold == number).astype(np.int32) for number in range(folds)]
         self.bar, self.done = Progress("fitting", 0, show=False), 0
 
     @property
@@ -77,26 +78,38 @@ class Passes:
     @property
     def table_rows(self) -> int:
         """Rows of the tables that members learn from."""
-        return len(self.on_top) + self.rows
+        return len(self.top.x) + self.rows
+
+    @property
+    def thinning(self) -> float:
+        """Rows that are learned from for each row of the sample."""
+        return self.source.n_rows / len(self.sample.x) - 1.0
 
     def planned(self, visits: int) -> int:
         """Passes of members that `visits` rows should pass."""
         return min(planned_passes(self.source.n_rows, visits), self.config.max_epochs)
 
     def _read(self, chunk: Chunk) -> ReadChunk:
-        fold = folds_of(chunk.number, self.folds, seed=self.seed)
+        fold = chunk.folds(self.folds, seed=self.seed)
         return ReadChunk(chunk, self.statistics.standardizer.apply(chunk.x), fold)
+
+    def _learned(self, chunks: Iterator[Chunk]) -> Iterator[ReadChunk]:
+        """Chunks without the rows of the sample."""
+        for chunk in chunks:
+            kept = chunk.take(np.flatnonzero(~self.statistics.sampling.held(chunk)))
+            if len(kept):
+                yield self._read(kept)
 
     def shuffled(self, stage: int, passes: int) -> Iterator[ReadChunk]:
         """Chunks of several passes, each in an order of its own."""
         for number in range(passes):
             order = int(np.random.SeedSequence([self.seed, stage, number]).generate_state(1)[0])
-            yield from map(self._read, self.source.chunks(self.rows, order))
+            yield from self._learned(self.source.chunks(self.rows, order))
 
     def in_order(self) -> Iterator[ReadChunk]:
-        """Every row once, fewer at a time."""
+        """Every row that is learned from once, fewer at a time."""
         rows = min(self.rows, IN_ORDER if self.on_cpu else GPU_IN_ORDER)
-        return map(self._read, self.source.chunks(rows, None))
+        return self._learned(self.source.chunks(rows, None))
 
     def table(self, top: np.ndarray, below: np.ndarray) -> np.ndarray:
         """Rows on top, the chunk's, and zeros up to the size that is compiled."""
@@ -108,16 +121,17 @@ class Passes:
 
     def features(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "table_row feature"]:
         """The features of a table."""
-        return self.table(self.top_x, x)
+        return self.table(self.top.x, x)
 
     def chunk_fit(
         self, members: Sequence[Member], objective: Objective, model: ScoreModel, passes: int, target: Any = None
     ) -> ChunkFit:
         """Members to be fitted in some passes; with the shapes of `target` given, the block is compiled at once."""
         n = self.source.n_rows
+        learned = n - len(self.sample.x)
         return ChunkFit(
             members, self.held, objective, model, self.config, self.devices,
-            chunk_rows=self.rows, chunks=passes * self.per_pass, n_train=n * (1.0 - 1.0 / self.folds),
+            chunk_rows=self.rows, chunks=passes * self.per_pass, n_train=learned * (1.0 - 1.0 / self.folds),
             n_features=self.source.n_features, mean_weight=self.statistics.weight / n, target=target,
         )  # fmt: skip
 

@@ -2,15 +2,18 @@
 
 What `gbpl.path.path.fit_paths` does with all rows at hand is done here with one chunk at a time and a sample kept:
 
-1. a pass for the statistics: moments of features and outcome, how often each action was taken, and the sample;
+1. a pass for the statistics: moments of features and outcome, how often each action was taken, and two samples, one
+   that trees are grown on and one that nothing learns from, by which the result is judged;
 2. with logged feedback, passes for the outcome models, one network per fold, which never learns from its fold;
 3. passes for the scores, one member for each fold and entry of the path; the pseudo-outcomes of a chunk are made on the
    way, each row's by the outcome model of its own fold;
 4. a pass for the welfare of every member on the rows of its fold, by which the entries are weighed;
 5. a pass for the curvature of the members that count, which is all that their last-layer posterior needs of the rows.
 
-What comes out is a `PathFit` whose rows are the sample. Sums over all n rows are about `thinning` = n / (rows of the
-sample) times those over the sample.
+What comes out is a `PathFit` whose rows are the sample that nothing learned from, zetas and weights included: members
+learned from the others, were stopped by others and weighed by others. What is left to the sample are the outcome scale
+and the slope and levels of the committee, for each fold of it by the other folds. Sums over the rows learned from are
+about `thinning` times those over the sample.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gbpl.feedback.full import FullFeedback
-from gbpl.models.base import GrownModel
+from gbpl.models.base import GrownModel, ScoreModel
 from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.learners import PerAction, WithAction
 from gbpl.nuisance.nuisances import Nuisances, check_construction
@@ -37,6 +40,7 @@ from gbpl.path.out_of_fold import ZetaPath, average_weights, dropped_small
 from gbpl.path.path import PathFit, weighed_fit
 from gbpl.path.plan import PathProblem, PathSettings, Plan, Table, plan_path
 from gbpl.runtime.progress import Progress
+from gbpl.trees.forest import ForestFeatures
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["LargeFit", "fit_large"]
 
 CHUNK = 32_768  # rows at a time: about six chunks are in memory at once, read, scored or learned from
-SAMPLE = 65_536  # rows kept
+SAMPLE, LEAST_LEARNED = 65_536, 5  # rows kept to be judged by, and at most one in so many
 SCORE_VISITS = 2_000_000  # rows that pass a member, in several passes where there are fewer
 FEW_ROWS = 1_000
 
@@ -93,6 +97,7 @@ def fit_large(
     """
     nuisance = nuisance or CrossFit()
     _check(source, settings, folds, construction, nuisance)
+    sample = min(sample, source.n_rows // LEAST_LEARNED)
     passes = Passes(source, settings, folds=folds, sample=sample, chunk_rows=chunk_rows)
     outcomes = OutcomeTables(passes, construction=construction, corrections=tuple(corrections), nuisance=nuisance)
     count = passes.planned(SCORE_VISITS)
@@ -105,13 +110,14 @@ def fit_large(
         if rehearsal is not None:
             rehearsal.result()
         plan, nuisances = _plan(passes, outcomes)
-        stack = fit_scores(plan, passes, outcomes, count)
+        stack, forests = fit_scores(plan, passes, outcomes, count)
     finally:
         passes.bar.close()
-    sums = welfare_out_of_fold(plan, passes, outcomes, stack)
+    sums = welfare_out_of_fold(plan, passes, outcomes, stack, forests)
     weigh = _averaged if settings.zetas is None else settings.select
-    fit = weighed_fit(plan, stack, sums, weigh, thinning=source.n_rows / len(passes.sample.chunk))
-    fit = replace(fit, curvatures=curvatures(fit, passes, outcomes))
+    fit = weighed_fit(plan, stack, sums, weigh, thinning=passes.thinning)
+    fit = replace(fit, apart=True)
+    fit = replace(fit, curvatures=curvatures(fit, outcomes, forests))
     return LargeFit(fit, plan.problem.feedback, nuisances, passes.sample.chunk.number)
 
 
@@ -125,11 +131,9 @@ def _check(source: RowSource, settings: PathSettings, folds: int, construction: 
         )
     if source.n_rows < FEW_ROWS:
         raise ValueError(f"learning in passes needs at least {FEW_ROWS} rows, got {source.n_rows}; fit them in memory")
-    if settings.beside or isinstance(settings.model, GrownModel):
-        raise ValueError(
-            f"learning in passes fits one network, got {', '.join(type(m).__name__ for m in settings.models)}; try "
-            "model=MLP()"
-        )
+    unfit = [type(model).__name__ for model in settings.models if not _learns(model)]
+    if unfit:
+        raise ValueError(f"learning in passes fits networks and ForestFeatures, got {unfit[0]}; try model=MLP()")
     if hasattr(nuisance.outcome_model, "predict") or isinstance(nuisance.outcome_model, PerAction | WithAction):
         raise ValueError(
             f"outcome_model must be a network to learn in passes, got {type(nuisance.outcome_model).__name__}; "
@@ -137,21 +141,27 @@ def _check(source: RowSource, settings: PathSettings, folds: int, construction: 
         )
 
 
+def _learns(model: ScoreModel) -> bool:
+    return isinstance(model, ForestFeatures) or not isinstance(model, GrownModel)
+
+
 def _plan(passes: Passes, outcomes: OutcomeTables) -> tuple[Plan, Nuisances | None]:
     """The plan of the sample, whose tables set the outcome scale, and its nuisances."""
     sample, nuisances = passes.sample.chunk, None
     if passes.source.logged:
-        nuisances = outcomes.nuisances(sample, outcomes.start(passes.sample))
+        nuisances = outcomes.nuisances(passes.sample, outcomes.start(passes.sample))
         tables = outcomes.pseudo_outcomes(nuisances)
     else:
         assert sample.outcomes is not None
         tables = [sample.outcomes]
-    feedback = FullFeedback(sample.x, tables[0], sample.weight, passes.source.actions)
+    feedback = FullFeedback(sample.x, tables[0], sample.weight, passes.source.actions, sample.group)
+    # Networks have all their zetas, forests beside them or not: with so many rows the small ones decide best.
+    modelled = tables[1] if passes.settings.beside and len(tables) > 1 and outcomes.corrections[1] == 0.0 else None
     learned = [
         Table([table], replace(feedback, outcomes=table).scale, correction, auto_path(correction))
         for table, correction in zip(tables, outcomes.corrections, strict=True)
     ]
-    problem = PathProblem(feedback, learned, passes.fold_rows, passes.settings)
+    problem = PathProblem(feedback, learned, passes.fold_rows, passes.settings, modelled)
     return plan_path(problem, passes.statistics.standardizer), nuisances
 
 

@@ -1,13 +1,15 @@
 """Outcomes to learn from in passes: as they came, or pseudo-outcomes by the model of a row's fold (section 7).
 
 A row's pseudo-outcome is cross-fitted, but the outcome models of other folds have seen the fold on which the welfare of
-a score is measured: `gbpl.nuisance.cross_fit` avoids that too, with a model for each pair of folds, which matters for
-small samples only.
+a score is measured: `gbpl.nuisance.cross_fit` avoids that too, with a model for each pair of folds. Here it concerns
+the weights of the entries alone, because values are computed from rows that no model has seen.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -17,13 +19,18 @@ from gbpl.fitting.chunks import ChunkTable
 from gbpl.fitting.members import Member
 from gbpl.models.adapters import as_model
 from gbpl.models.networks import MLP
+from gbpl.nuisance.averaged import convex_weights
 from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.learners import MaskedSquare
 from gbpl.nuisance.nuisances import Nuisances
+from gbpl.passes.additive import AdditiveMeans
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.fold_outputs import FoldOutputs
+from gbpl.passes.leaf_means import OutcomeForests
+from gbpl.passes.propensities import Propensities
 from gbpl.passes.rows import Chunk
-from gbpl.runtime.pipeline import ahead
+from gbpl.runtime.pipeline import ahead, one_behind
+from gbpl.runtime.threads import one_thread
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -33,11 +40,31 @@ __all__ = ["OutcomeTables"]
 OUTCOME_VISITS = 8_000_000  # rows that pass an outcome model, in several passes where there are fewer
 
 
+LEAST_SHARE = 0.02  # of a learner in the mean outcomes: one with less costs time and adds nothing
+
+
+class _Networks:
+    """Mean outcomes by the network of each fold, which has not learned from it."""
+
+    name = "network"
+
+    def __init__(self, outputs: FoldOutputs) -> None:
+        self.outputs = outputs
+
+    def start(self, read: ReadChunk) -> Any:
+        """Begin with the means of rows; `finish` waits for them."""
+        return self.outputs.start(read.x, read.fold)
+
+    def finish(self, pending: Any, n: int) -> Float[np.ndarray, "row column"]:
+        return self.outputs.finish(pending, n)[0]
+
+
 class OutcomeTables:
     """Tables of outcomes of the rows of a source, net of costs.
 
     With full feedback there is one, as it came. With logged feedback there is one for each share of the doubly robust
-    correction, once the outcome models have learned.
+    correction, once the models of the log have learned: networks in passes, forests and additive regressions by sums
+    over the rows, averaged by their errors on rows they did not see; and propensities where they are not given.
     """
 
     def __init__(
@@ -45,12 +72,14 @@ class OutcomeTables:
     ) -> None:
         self.read, self.source, self.construction = passes, passes.source, construction
         self.corrections = corrections if self.source.logged and construction == "dr" else (1.0,)
-        # Of the learners that "auto" averages, the network is the one that can learn in passes.
         network = nuisance.outcome_model is None or isinstance(nuisance.outcome_model, str)
         self.model = as_model(MLP() if network else nuisance.outcome_model)
         self.clip = nuisance.clip_for(len(self.source.actions)) if self.source.logged else 0.0
         self.columns = 1 if construction == "centered_ipw" else len(self.source.actions)
-        self.outputs: FoldOutputs | None = None
+        self.averages = nuisance.averages
+        self.learners: list[_Networks | OutcomeForests | AdditiveMeans] = []
+        self.shares: Float[np.ndarray, "fold learner"] = np.ones((passes.folds, 1))
+        self.propensities: Propensities | None = None
 
     @property
     def modelled(self) -> bool:
@@ -58,15 +87,54 @@ class OutcomeTables:
         return self.source.logged and self.construction != "ipw"
 
     @property
+    def varies(self) -> bool:
+        """Whether they have anything to learn."""
+        return self.modelled and self.read.statistics.spread > 0.0
+
+    @property
     def passes(self) -> int:
-        """Passes in which they learn."""
+        """Passes in which networks learn."""
         return self.read.planned(OUTCOME_VISITS) if self.modelled else 0
 
     def learn(self) -> None:
+        """Fit the models of the log."""
+        beside = self._by_sums()
+        if self.varies:  # a constant needs no model
+            self.learners = [self._networks(), *beside]
+            if beside:
+                self._average()
+
+    def _by_sums(self) -> list[OutcomeForests | AdditiveMeans]:
+        """Everything that learns from sums, in one pass."""
+        read = self.read
+        beside: list[OutcomeForests | AdditiveMeans] = []
+        if self.varies and self.averages and self.columns > 1:
+            beside.append(OutcomeForests(read, self._target(read.grown.chunk)[0], self.columns))
+            if AdditiveMeans.fits(read, self.columns):
+                beside.append(AdditiveMeans(read, self.columns))
+        if self.source.logged and read.grown.chunk.propensity is None:
+            self.propensities = Propensities(read, average=self.averages)
+        every = [*beside, *([] if self.propensities is None else [self.propensities])]
+        if not every:
+            return []
+        with one_thread(), ThreadPoolExecutor(os.cpu_count()) as pool:
+            for chunk in ahead(read.in_order()):
+                work = []
+                if beside:
+                    target = self._target(chunk.chunk)[0]
+                    work = [pool.submit(part.add, chunk, target) for part in beside]
+                if self.propensities is not None:
+                    work.append(pool.submit(self.propensities.add, chunk))
+                for done in work:
+                    done.result()
+                read.tidy()
+        for part in every:
+            part.close()
+        return beside
+
+    def _networks(self) -> _Networks:
         """One network per fold with squared loss of the action taken, on the standardised outcome."""
-        read, known = self.read, self.read.statistics
-        if not self.modelled or known.spread == 0.0:  # a constant needs no model
-            return
+        read = self.read
         seeds = np.random.SeedSequence([read.seed, 7]).generate_state(read.folds)
         members = [
             Member(np.flatnonzero(read.sample.fold != fold), seed=int(seed), fold=fold)
@@ -77,11 +145,28 @@ class OutcomeTables:
         fitting = read.chunk_fit(members, MaskedSquare(self.columns), self.model, self.passes, compiled)
         stack = read.fit(fitting, self._learned_from())
         params = jax.tree.map(lambda leaf: leaf[:, None], stack.params)
-        self.outputs = FoldOutputs(params, self.model, read.devices)
+        return _Networks(FoldOutputs(params, self.model, read.devices))
+
+    def _average(self) -> None:
+        """Shares of the learners, for each fold by the errors of the others' rows; those of little use are dropped."""
+        grown = self.read.grown
+        action, weight = grown.chunk.action, grown.chunk.weight
+        assert action is not None
+        rows, target = np.arange(len(grown.x)), self._target(grown.chunk)[0].astype(np.float64)
+        means = [learner.finish(learner.start(grown), len(rows)) for learner in self.learners]
+        predictions = np.column_stack([part[rows, action] for part in means]).astype(np.float64)
+        shares = []
+        for fold in range(self.read.folds):
+            own = grown.fold != fold
+            shares.append(convex_weights(predictions[own], target[own], None if weight is None else weight[own]))
+        kept = np.stack(shares)
+        used = kept.max(axis=0) > LEAST_SHARE
+        self.learners = [learner for learner, one in zip(self.learners, used, strict=True) if one]
+        self.shares = kept[:, used] / kept[:, used].sum(axis=1, keepdims=True)
 
     def _learned_from(self) -> Iterator[ChunkTable]:
         read = self.read
-        top = self._target(read.sample.chunk.take(read.on_top))
+        top = self._target(read.top.chunk)
         for chunk, x, fold in ahead(read.shuffled(1, self.passes)):
             target = tuple(read.table(*pair) for pair in zip(top, self._target(chunk), strict=True))
             yield ChunkTable(read.features(x), target, fold, chunk.weight)
@@ -93,26 +178,44 @@ class OutcomeTables:
         action = np.zeros(len(chunk)) if self.columns == 1 else chunk.action
         return ((chunk.outcome - known.level) / known.spread).astype(np.float32), action.astype(np.float32)
 
-    def start(self, read: ReadChunk) -> Any:
+    def start(self, read: ReadChunk) -> list[Any]:
         """Begin with the mean outcomes of some rows; `finish` waits for them."""
-        return None if self.outputs is None else self.outputs.start(read.x, read.fold)
+        return [learner.start(read) for learner in self.learners]
 
-    def nuisances(self, chunk: Chunk, pending: Any) -> Nuisances:
-        """Propensities and predicted mean outcomes of logged rows, the latter by the network of each row's fold."""
-        log, known, means = chunk.logged(self.source.actions), self.read.statistics, None
-        if self.outputs is not None:
-            means = known.level + known.spread * self.outputs.finish(pending, len(chunk))[0].astype(np.float64)
+    def nuisances(self, read: ReadChunk, pending: list[Any]) -> Nuisances:
+        """Propensities and predicted mean outcomes of logged rows, by the models of each row's fold."""
+        log, known, means = read.chunk.logged(self.source.actions), self.read.statistics, None
+        if self.learners:
+            means = np.full((len(read.x), self.columns), known.level)
+            for learner, asked, share in zip(self.learners, pending, self.shares.T[:, read.fold], strict=True):
+                means += known.spread * share[:, None] * learner.finish(asked, len(read.x)).astype(np.float64)
         elif self.modelled:
-            means = np.full((len(chunk), self.columns), known.level)
-        assert log.propensity is not None
-        return Nuisances(log, log.propensity, self.clip, False, means)
+            means = np.full((len(read.x), self.columns), known.level)
+        estimated = self.propensities is not None
+        propensity = log.propensity if self.propensities is None else self.propensities.table(read)
+        assert propensity is not None
+        shares = None
+        if self.averages and self.learners:
+            names = [learner.name for learner in self.learners]
+            shares = dict(zip(names, self.shares.mean(axis=0).tolist(), strict=True))
+        return Nuisances(log, propensity, self.clip, estimated, means, shares=shares)
 
     def finish(self, read: ReadChunk, pending: Any, tables: int | None = None) -> list[Float[np.ndarray, "row action"]]:
         """The first tables of a chunk, or all of them."""
         if not self.source.logged:
             assert read.chunk.outcomes is not None
             return [read.chunk.outcomes]
-        return self.pseudo_outcomes(self.nuisances(read.chunk, pending), tables)
+        return self.pseudo_outcomes(self.nuisances(read, pending), tables)
+
+    def of(self, read: ReadChunk) -> list[Float[np.ndarray, "row action"]]:
+        """All tables of some rows."""
+        return self.finish(read, self.start(read))
+
+    def in_order(self) -> Iterator[tuple[ReadChunk, list[Float[np.ndarray, "row action"]]]]:
+        """Every row that is learned from once, with all tables."""
+        for read, pending in one_behind((read, self.start(read)) for read in self.read.in_order()):
+            yield read, self.finish(read, pending)
+            self.read.tidy()
 
     def pseudo_outcomes(self, known: Nuisances, tables: int | None = None) -> list[Float[np.ndarray, "row action"]]:
         """The same from known nuisances."""

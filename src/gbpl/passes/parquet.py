@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from gbpl.feedback.actions import check_propensity
 from gbpl.feedback.checks import label_array
 from gbpl.feedback.read import Feedback, read_table
-from gbpl.passes.rows import Chunk
+from gbpl.passes.rows import FEW_GROUPS, Chunk, few_groups
 from gbpl.tables.encoder import Encoder
 from gbpl.tables.formats import PARQUET, arrow, checked_input, checked_names, reading, suffixes
 from gbpl.tables.frames import TableError, as_codes, column, column_places, picked_column, require_columns
@@ -45,7 +46,7 @@ class _Part(NamedTuple):
 class ParquetRows:
     """One or several Parquet files of the same columns, one below the other, read by roles.
 
-    Outcomes, actions, propensities and weights are checked when this is made, by a pass over those columns alone.
+    Outcomes, actions, propensities, weights and groups are checked when this is made, by a pass over those columns.
     Features are encoded as in `gbpl.learn`, by an `Encoder` learned from a sample of rows spread over the files unless
     one is given. `cost` maps actions to costs, `actions` gives their order. Rows are numbered through the files in the
     order given.
@@ -63,14 +64,8 @@ class ParquetRows:
         listed = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
         if not listed:
             raise TableError("no file is named; give one Parquet file or several")
-        for name in ("group", "controls"):
-            if getattr(roles, name):
-                raise TableError(f"{name} has no use in learning in passes; fit in memory, or leave it out")
-        if roles.outcomes is None and roles.propensity is None:
-            raise TableError(
-                "propensity is not given, and learning in passes needs it: a column, a number, or a mapping from "
-                "action to probability"
-            )
+        if roles.controls:
+            raise TableError("controls have no use in learning in passes; fit in memory, or leave them out")
         self.roles, self.paths = roles, [_checked(path) for path in listed]
         self._open()
         roles = self.roles  # with plain names
@@ -102,6 +97,10 @@ class ParquetRows:
     @property
     def logged(self) -> bool:
         return self.roles.outcomes is None
+
+    @property
+    def classifier(self) -> None:
+        return None
 
     def chunks(self, rows: int, seed: int | None) -> Iterator[Chunk]:
         """Every row once; with a seed, row groups in random order, and chunks drawn from a buffer of several."""
@@ -144,7 +143,7 @@ class ParquetRows:
             yield Chunk(numbers, x, **self._role_arrays(part, start, batch))
 
     def _role_arrays(self, part: _Part, start: int, batch: Any) -> dict[str, Any]:
-        """Outcomes, actions, propensities and weights of a batch, checked."""
+        """Outcomes, actions, propensities, weights and groups of a batch, checked."""
         roles, place = self.roles, (part, start)
         arrays: dict[str, Any] = {}
         if roles.outcomes is not None:
@@ -166,7 +165,21 @@ class ParquetRows:
         if roles.weight is not None:
             arrays["weight"] = self._numbers(batch, roles.weight, "weight", *place)
             self._refuse(arrays["weight"] < 0.0, "weight", roles.weight, "below 0; correct it", *place)
+        if roles.group is not None:
+            arrays["group"] = self._groups(batch, roles.group, *place)
         return arrays
+
+    def _groups(self, batch: Any, name: str, part: _Part, start: int) -> Int[np.ndarray, " row"]:
+        """A number for each group: numbers are their own, other labels are hashed."""
+        values = column(batch, name)
+        if values.dtype.kind in "iu":
+            return values.astype(np.int64)
+        if values.dtype.kind == "f":
+            return self._numbers(batch, name, "group", part, start).view(np.int64)
+        codes, labels = _labels(batch, name)
+        self._refuse(codes < 0, "group", name, "missing; drop the row, or give it a group of its own", part, start)
+        digests = [hashlib.blake2b(repr(label).encode(), digest_size=8).digest() for label in labels]
+        return np.frombuffer(b"".join(digests), np.int64)[codes]
 
     def _chances(self, batch: Any, action: np.ndarray, part: _Part, start: int) -> Float[np.ndarray, "..."]:
         """Propensities: of the action taken; with two actions, of both."""
@@ -196,11 +209,11 @@ class ParquetRows:
         cost = None if self._cost is None else np.broadcast_to(self._cost, shape)
         if chunk.outcomes is not None:
             outcomes = chunk.outcomes if cost is None else chunk.outcomes - cost
-            return Chunk(chunk.number, chunk.x, outcomes=outcomes, weight=chunk.weight)
+            return Chunk(chunk.number, chunk.x, outcomes=outcomes, weight=chunk.weight, group=chunk.group)
         chance = chunk.propensity if self._chance is None else np.broadcast_to(self._chance, shape)
         return Chunk(
             chunk.number, chunk.x, outcome=chunk.outcome, action=chunk.action, propensity=chance, cost=cost,
-            weight=chunk.weight,
+            weight=chunk.weight, group=chunk.group,
         )  # fmt: skip
 
     # -- opening ------------------------------------------------------------------------------------------
@@ -259,13 +272,19 @@ class ParquetRows:
             places, order = labels_taken(twice, labels, name, actions)
             self.actions = label_array(order)
             self._place = dict(zip(labels, places.tolist(), strict=False))
-            if not isinstance(roles.propensity, str):
+            if not (roles.propensity is None or isinstance(roles.propensity, str)):
                 self._chance = check_propensity(roles.propensity, np.zeros(1, np.int64), self.actions)[0]
         total = 0.0
+        groups: set[int] = set()
         for part in self._parts:
             for start, batch in self._batches(part, roles.used()):
-                weight = self._role_arrays(part, start, batch).get("weight")
+                arrays = self._role_arrays(part, start, batch)
+                weight = arrays.get("weight")
                 total += batch.num_rows if weight is None else float(weight.sum())
+                if "group" in arrays and len(groups) < FEW_GROUPS:
+                    groups.update(np.unique(arrays["group"])[:FEW_GROUPS].tolist())
+        if groups and len(groups) < FEW_GROUPS:
+            raise TableError(few_groups(len(groups)))
         if total == 0.0:
             raise TableError(f"weight {roles.weight!r} is 0 in every row; leave it out, or name another column")
 

@@ -1,8 +1,8 @@
 """Rows that come in chunks, from memory or from files: what learning in passes reads (`gbpl.passes.fit`).
 
-A source gives every row once per pass, in an order drawn from a seed. A row's number never changes; its fold and
-whether it is in the sample kept in memory follow from that number and a seed alone, by hashing, so that they depend
-neither on the order of a pass nor on the layout of files.
+A source gives every row once per pass, in an order drawn from a seed. A row's number never changes, nor does that of
+its group; its fold and whether it is in a sample kept in memory follow from these numbers and a seed alone, by hashing,
+so that they depend neither on the order of a pass nor on the layout of files.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.logged import LoggedFeedback
 
 if TYPE_CHECKING:
-    from jaxtyping import Float, Int, UInt
+    from jaxtyping import Bool, Float, Int, UInt
 
-__all__ = ["ArrayRows", "Chunk", "RowSource", "even_rows", "folds_of", "sample_numbers"]
+__all__ = [
+    "FEW_GROUPS", "ArrayRows", "Chunk", "RowSource", "Sampling", "even_rows", "few_groups", "folds_of",
+    "sample_numbers",
+]  # fmt: skip
 
 HASHED = 1 << 20  # row numbers hashed at a time
+FEW_GROUPS = 1_000  # with fewer, folds and samples dealt by hash would be uneven
 FOLDS, SAMPLE = 1, 2  # what a hash is for: the two must not depend on each other
 
 
@@ -30,7 +34,8 @@ class Chunk:
     """Some rows: their numbers and features, and what is known of their outcomes; every array has the rows first.
 
     Logged feedback has `outcome`, `action` (column numbers) and `propensity` (one column per action, or one number per
-    row, that of the action taken); full feedback has `outcomes`, net of costs. `cost` is what each action costs.
+    row, that of the action taken; None if it is to be estimated); full feedback has `outcomes`, net of costs. `cost` is
+    what each action costs. Rows of one `group` stay together.
     """
 
     number: Int[np.ndarray, " row"]
@@ -41,9 +46,14 @@ class Chunk:
     outcomes: Float[np.ndarray, "row action"] | None = None
     cost: Float[np.ndarray, "row action"] | None = None
     weight: Float[np.ndarray, " row"] | None = None
+    group: Int[np.ndarray, " row"] | None = None
 
     def __len__(self) -> int:
         return len(self.number)
+
+    def folds(self, folds: int, *, seed: int) -> Int[np.ndarray, " row"]:
+        """Fold of each row."""
+        return folds_of(self.number if self.group is None else self.group, folds, seed=seed)
 
     def take(self, rows: Any) -> Chunk:
         """Some of the rows, by place, mask or slice."""
@@ -64,7 +74,7 @@ class Chunk:
         assert self.action is not None
         return LoggedFeedback(
             x=self.x, outcome=self.outcome, action=self.action, actions=actions, propensity=self.propensity,
-            cost=self.cost, weights=self.weight, source=self.x,
+            cost=self.cost, weights=self.weight, groups=self.group, source=self.x,
         )  # fmt: skip
 
 
@@ -92,6 +102,11 @@ class RowSource(Protocol):
         """Whether rows have the outcome of the action taken alone, not that of every action."""
         ...
 
+    @property
+    def classifier(self) -> Any:
+        """A scikit-learn classifier that estimates propensities, None for the default one."""
+        ...
+
     def chunks(self, rows: int, seed: int | None) -> Iterator[Chunk]:
         """Every row once, `rows` at a time (the last chunk may have fewer), shuffled by `seed`; None: as they lie."""
         ...
@@ -108,7 +123,7 @@ def hashed(numbers: Int[np.ndarray, " row"], *key: int) -> UInt[np.ndarray, " ro
 
 
 def folds_of(numbers: Int[np.ndarray, " row"], folds: int, *, seed: int) -> Int[np.ndarray, " row"]:
-    """Fold of each row by its number alone."""
+    """Fold of each row, or group, by its number alone."""
     return (hashed(numbers, seed, FOLDS) % np.uint64(folds)).astype(np.int64)
 
 
@@ -124,6 +139,34 @@ def sample_numbers(n: int, size: int, *, seed: int) -> Int[np.ndarray, " row"]:
     return np.sort(kept)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Sampling:
+    """Which rows nothing learns from: those with these sorted `numbers`, or whole groups, a `share` of them by hash."""
+
+    numbers: Int[np.ndarray, " row"]
+    share: float
+    seed: int
+
+    @classmethod
+    def of(cls, n: int, size: int, *, seed: int) -> Sampling:
+        return cls(sample_numbers(n, size, seed=seed), size / n, seed)
+
+    def held(self, chunk: Chunk) -> Bool[np.ndarray, " row"]:
+        """Whether nothing learns from each row of a chunk."""
+        if chunk.group is not None:
+            return hashed(chunk.group, self.seed, SAMPLE) < np.uint64(self.share * 2.0**64)
+        place = np.minimum(np.searchsorted(self.numbers, chunk.number), len(self.numbers) - 1)
+        return self.numbers[place] == chunk.number
+
+
+def few_groups(count: int) -> str:
+    """Why a source has too few groups."""
+    return (
+        f"there are {count} groups, and learning in passes deals groups by hash, for which it needs {FEW_GROUPS}; fit "
+        "in memory, or leave groups out"
+    )
+
+
 def even_rows(n: int, most: int) -> int:
     """Rows of a chunk, at most `most`, such that the last chunk of a pass is hardly shorter than the others."""
     return -(-n // -(-n // most))
@@ -137,19 +180,11 @@ class ArrayRows:
 
     def __post_init__(self) -> None:
         held = self.feedback
-        if held.groups is not None:
-            raise ValueError(
-                "groups are given, and learning in passes deals single rows into folds; fit in memory, or leave groups "
-                "out"
-            )
+        if held.groups is not None and (count := len(np.unique(held.groups))) < FEW_GROUPS:
+            raise ValueError(few_groups(count))
         if isinstance(held, LoggedFeedback) and held.controls is not None:
             raise ValueError(
                 "controls are given, and learning in passes has one set of features; fit in memory, or leave them out"
-            )
-        if isinstance(held, LoggedFeedback) and held.propensity is None:
-            raise ValueError(
-                "propensity is None, and learning in passes needs it: a number, a mapping, one number per row, or a "
-                "table"
             )
 
     @property
@@ -168,6 +203,10 @@ class ArrayRows:
     def logged(self) -> bool:
         return isinstance(self.feedback, LoggedFeedback)
 
+    @property
+    def classifier(self) -> Any:
+        return self.feedback.classifier if isinstance(self.feedback, LoggedFeedback) else None
+
     def chunks(self, rows: int, seed: int | None) -> Iterator[Chunk]:
         n = self.n_rows
         if seed is None:
@@ -182,10 +221,10 @@ class ArrayRows:
 
     def _chunk(self, rows: Any, numbers: Int[np.ndarray, " row"]) -> Chunk:
         held = self.feedback
-        x, weight = _rows(held.x, rows), _rows(held.weights, rows)
+        x, weight, group = (_rows(part, rows) for part in (held.x, held.weights, held.groups))
         if isinstance(held, FullFeedback):
-            return Chunk(numbers, x, outcomes=_rows(held.outcomes, rows), weight=weight)
+            return Chunk(numbers, x, outcomes=_rows(held.outcomes, rows), weight=weight, group=group)
         return Chunk(
             numbers, x, outcome=_rows(held.outcome, rows), action=_rows(held.action, rows),
-            propensity=_rows(held.propensity, rows), cost=_rows(held.cost, rows), weight=weight,
+            propensity=_rows(held.propensity, rows), cost=_rows(held.cost, rows), weight=weight, group=group,
         )  # fmt: skip

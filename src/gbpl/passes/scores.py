@@ -1,25 +1,34 @@
-"""Scores in passes: a member for each fold and entry of the path, and its welfare on that fold (section 4.2)."""
+"""Scores in passes: a member for each fold and entry of the path, and its welfare on that fold (section 4.2).
+
+Networks learn by steps through the chunks, forests by sums over them (`gbpl.passes.forests`).
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from gbpl.fitting.apply import taken
 from gbpl.fitting.chunks import ChunkTable
 from gbpl.fitting.members import Member, across_folds
 from gbpl.fitting.stack import StackFit
+from gbpl.models.mixture import by_model
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.fold_outputs import FoldOutputs
+from gbpl.passes.forests import ForestMembers, ForestPolicies
 from gbpl.passes.outcome_models import OutcomeTables
 from gbpl.path.grid import TableGrid, auto_path
 from gbpl.path.out_of_fold import OutOfFold
+from gbpl.path.path import side_by_side
 from gbpl.path.plan import Plan, lay_out, scaled_targets
 from gbpl.runtime.pipeline import ahead, one_behind
+from gbpl.trees.forest import ForestFeatures
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -32,7 +41,7 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
 
     On a CPU the same cores learn, and would wait for it.
     """
-    settings = passes.settings
+    settings = replace(passes.settings, beside=())
     if settings.surrogate.huber < np.inf:  # the threshold is part of what is compiled, and its scale is not known
         return
     every = Member(np.arange(len(passes.sample.chunk), dtype=np.int32))
@@ -48,15 +57,24 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
     policies.of(np.zeros((1, passes.source.n_features), np.float32), np.zeros(1, int))
 
 
-def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> StackFit:
-    """Fit the members of a plan in `count` passes."""
-    fitting = passes.chunk_fit(plan.layout.members, plan.surrogate, plan.problem.settings.model, count)
-    return passes.fit(fitting, _learned_from(plan, passes, outcomes, count))
+def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> tuple[StackFit, list[ForestMembers]]:
+    """Fit the members of a plan, networks in `count` passes; and what the forests among them are."""
+    stacks: list[StackFit | None] = []
+    forests = []
+    for place, model in enumerate(plan.problem.settings.models):
+        if isinstance(model, ForestFeatures):
+            forests.append(ForestMembers(plan, place, passes))
+            forests[-1].learn(outcomes)
+            stacks.append(forests[-1].stack)
+        else:
+            fitting = passes.chunk_fit(plan.of_model(place), plan.surrogate, model, count)
+            stacks.append(passes.fit(fitting, _learned_from(plan, passes, outcomes, count)))
+    return side_by_side(stacks), forests
 
 
 def _learned_from(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> Iterator[ChunkTable]:
     """The mean outcomes of a chunk are begun before the members are given the chunk before it."""
-    top = [table.outcomes[0][passes.on_top] for table in plan.problem.tables]
+    top = outcomes.of(passes.top)
     begun = ((read, outcomes.start(read)) for read in ahead(passes.shuffled(2, count)))
     for read, pending in one_behind(begun):
         tables = [passes.table(*pair) for pair in zip(top, outcomes.finish(read, pending), strict=True)]
@@ -64,32 +82,63 @@ def _learned_from(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: in
         yield ChunkTable(passes.features(read.x), target, read.fold, read.chunk.weight)
 
 
-def welfare_out_of_fold(plan: Plan, passes: Passes, outcomes: OutcomeTables, stack: StackFit) -> list[OutOfFold]:
+def welfare_out_of_fold(
+    plan: Plan, passes: Passes, outcomes: OutcomeTables, stack: StackFit, forests: Sequence[ForestMembers] = ()
+) -> list[OutOfFold]:
     """Sums of each member's welfare on all rows of its fold, fold by fold."""
-    settings, folds = plan.problem.settings, range(passes.folds)
-    members = np.array([stack.find(fold=fold) for fold in folds])  # they lie entry by entry
-    params = jax.tree.map(lambda leaf: leaf[members], stack.params)
-    policies = FoldOutputs(params, settings.model, passes.devices, settings.surrogate)
-    sums = [plan.out_of_fold() for _ in folds]
+    policies: list[_NetworkPolicies | ForestPolicies] = [part.policies() for part in forests]
+    policies += [_NetworkPolicies(plan, passes, stack, place) for place in _networks(plan)]
+    policies.sort(key=lambda part: part.place)
+    sums, folds = [plan.out_of_fold() for _ in range(passes.folds)], range(passes.folds)
 
-    def add(number: int, read: ReadChunk, table: np.ndarray, decided: np.ndarray) -> None:
+    def add(number: int, read: ReadChunk, tables: list[np.ndarray], decided: np.ndarray) -> None:
         own, weight = np.flatnonzero(read.fold == number), read.chunk.weight
-        sums[number].add(decided[:, own], table[own], None if weight is None else weight[own])
+        modelled = tables[1][own] if len(tables) > 1 else None
+        sums[number].add(decided[:, own], tables[0][own], None if weight is None else weight[own], modelled)
 
     with ThreadPoolExecutor(min(passes.folds, os.cpu_count() or 1)) as pool:
-        for seen in ahead(_decided(passes, outcomes, policies)):
+        for seen in ahead(_decided(plan, passes, outcomes, policies)):
             list(pool.map(lambda number, seen=seen: add(number, *seen), folds))
     return sums
 
 
-def _decided(
-    passes: Passes, outcomes: OutcomeTables, policies: FoldOutputs
-) -> Iterator[tuple[ReadChunk, Float[np.ndarray, "row action"], Float[np.ndarray, "entry row action"]]]:
-    """Every row once, with its outcomes and the policies of its fold's members by entry."""
+def _networks(plan: Plan) -> list[int]:
+    models = plan.problem.settings.models
+    return [place for place, model in enumerate(models) if not isinstance(model, ForestFeatures)]
 
-    def begin(read: ReadChunk) -> tuple[ReadChunk, Any, Any]:
-        return read, outcomes.start(read), policies.start(read.x, read.fold)
+
+class _NetworkPolicies:
+    """Policies of the members of a network on rows of the fold that they have not learned from, entry by entry."""
+
+    def __init__(self, plan: Plan, passes: Passes, stack: StackFit, place: int) -> None:
+        settings, self.place = plan.problem.settings, place
+        members = np.array([stack.find(fold=fold, model=place) for fold in range(passes.folds)])
+        ((_, params, _),) = by_model(plan.model, taken(stack.params, members.ravel()))
+        params = jax.tree.map(lambda leaf: leaf.reshape(*members.shape, *leaf.shape[1:]), params)
+        self.outputs = FoldOutputs(params, settings.models[place], passes.devices, settings.surrogate)
+
+    def start(self, read: ReadChunk) -> Any:
+        """Begin with some rows; `finish` waits for them."""
+        return self.outputs.start(read.x, read.fold)
+
+    def finish(self, pending: Any, n: int) -> Float[np.ndarray, "entry row action"]:
+        """Policies in the order of the entries."""
+        return self.outputs.finish(pending, n)
+
+
+def _decided(
+    plan: Plan, passes: Passes, outcomes: OutcomeTables, policies: Sequence[_NetworkPolicies | ForestPolicies]
+) -> Iterator[tuple[ReadChunk, list[Float[np.ndarray, "row action"]], Float[np.ndarray, "entry row action"]]]:
+    """Every row that is learned from once, with its outcomes and the policies of its fold's members by entry.
+
+    The outcomes are those that weigh the entries and, where the path is weighed by them too, the modelled means.
+    """
+    tables = 2 if plan.problem.modelled is not None else 1
+
+    def begin(read: ReadChunk) -> tuple[ReadChunk, Any, list[Any]]:
+        return read, outcomes.start(read), [part.start(read) for part in policies]
 
     for read, pending, asked in one_behind(map(begin, passes.in_order())):
-        yield read, outcomes.finish(read, pending, 1)[0], policies.finish(asked, len(read.chunk))
+        decided = [part.finish(own, len(read.chunk)) for part, own in zip(policies, asked, strict=True)]
+        yield read, outcomes.finish(read, pending, tables), np.concatenate(decided)
         passes.tidy()

@@ -1,4 +1,4 @@
-"""Statistics of one pass over a source: moments, how often each action was taken, and a sample to keep."""
+"""Statistics of one pass over a source: moments, how often each action was taken, and samples to keep."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gbpl.feedback.standardize import CONSTANT, Standardizer
-from gbpl.passes.rows import Chunk, RowSource, folds_of, sample_numbers
+from gbpl.passes.rows import Chunk, RowSource, Sampling, sample_numbers
 from gbpl.runtime.pipeline import ahead
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 __all__ = ["Moments", "RowStatistics", "read_statistics"]
+
+MOST_HELD = 2  # times as many rows as asked for may be kept where groups are held out, some of which may be large
 
 
 class Moments:
@@ -55,11 +57,14 @@ class RowStatistics:
     """Of all rows: moments of the features, and with logged feedback those of the outcome and the actions by fold.
 
     `level` and `spread` are the mean and standard deviation of the outcome, the latter zero where it is constant;
-    `sample` has some of the rows, sorted by number, and `weight` is the sum of all weights.
+    `sample` and `grown` have some of the rows each, sorted by number, none of them in both, and `weight` is the sum of
+    all weights.
     """
 
     standardizer: Standardizer
     sample: Chunk
+    grown: Chunk
+    sampling: Sampling
     weight: float
     level: float = 0.0
     spread: float = 0.0
@@ -67,33 +72,53 @@ class RowStatistics:
 
 
 def read_statistics(source: RowSource, *, rows: int, sample: int, folds: int, seed: int) -> RowStatistics:
-    """Read every row once, `rows` at a time, and keep at most `sample` of them.
+    """Read every row once, `rows` at a time, and keep `sample` of them, and as many again.
 
     Every fold needs every action: where one is missing, this raises before anything is fitted.
     """
-    wanted = sample_numbers(source.n_rows, min(sample, source.n_rows), seed=seed)
-    features, outcome, parts = Moments(), Moments(), []
+    sampling = Sampling.of(source.n_rows, sample, seed=seed)
+    wanted = sample_numbers(source.n_rows, 2 * sample, seed=seed)
+    features, outcome = Moments(), Moments()
+    held, grown = [], []
     taken = np.zeros((folds, len(source.actions)), np.int64)
-    seen = 0
+    seen = kept = 0
     for chunk in ahead(source.chunks(rows, None)):
         seen += len(chunk)
         features.add(chunk.x, chunk.weight)
         if chunk.outcome is not None and chunk.action is not None:
             outcome.add(chunk.outcome[:, None], None)
-            np.add.at(taken, (folds_of(chunk.number, folds, seed=seed), chunk.action), 1)
+            np.add.at(taken, (chunk.folds(folds, seed=seed), chunk.action), 1)
         place = np.minimum(np.searchsorted(wanted, chunk.number), len(wanted) - 1)
-        parts.append(chunk.take(wanted[place] == chunk.number))
+        own = sampling.held(chunk)
+        held.append(chunk.take(np.flatnonzero(own)[: max(MOST_HELD * sample - kept, 0)]))
+        grown.append(chunk.take((wanted[place] == chunk.number) & ~own))
+        kept += len(held[-1])
     if seen != source.n_rows:
         raise ValueError(f"the source has {source.n_rows} rows, and a pass over it gave {seen}; has a file changed?")
-    kept = Chunk.join(parts)
-    kept = kept.take(np.argsort(kept.number))
+    both = _sorted(held), _sorted(grown)
+    for part in both:
+        _check_folds(part, folds, seed)
     standardizer = Standardizer.of_moments(features.mean, features.sd)
     if not source.logged:
-        return RowStatistics(standardizer, kept, features.weight)
+        return RowStatistics(standardizer, *both, sampling, features.weight)
     _check_taken(taken, source)
     level, spread = float(outcome.mean[0]), float(outcome.sd[0])
     spread = spread if spread > CONSTANT * abs(level) else 0.0
-    return RowStatistics(standardizer, kept, features.weight, level, spread, taken)
+    return RowStatistics(standardizer, *both, sampling, features.weight, level, spread, taken)
+
+
+def _sorted(parts: list[Chunk]) -> Chunk:
+    joined = Chunk.join(parts)
+    return joined.take(np.argsort(joined.number))
+
+
+def _check_folds(part: Chunk, folds: int, seed: int) -> None:
+    counts = np.bincount(part.folds(folds, seed=seed), minlength=folds)
+    if counts.min() == 0:
+        raise ValueError(
+            f"a sample of {len(part)} rows has none of fold {int(np.argmin(counts))} of {folds}, because groups are "
+            "kept together and some are large; fit in memory, or use fewer folds (committee)"
+        )
 
 
 def _check_taken(taken: Int[np.ndarray, "fold action"], source: RowSource) -> None:

@@ -7,8 +7,8 @@ other folds stop and weigh its members, the outcome models of its scores have se
 out decides the fold. All folds are one stack. What it shares with the fold is units alone: networks of outcomes learn
 the outcome less its mean, over its standard deviation, of all rows.
 
-Members that learned in passes did not stop on their fold, and there are so many rows that the weights of the entries,
-taken from the other folds, carry nothing of the row: there the out-of-fold policy is as good (`out_of_fold`).
+Where members learned in passes, the rows are a sample that nothing learned from: there the out-of-fold policy is as
+good (`out_of_fold`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _without(problem: PathProblem, number: int) -> PathProblem:
 
 
 def out_of_fold(fit: PathFit) -> HeldOut:
-    """The policies of the folds of a fit whose members did not stop on them."""
+    """The policies of the folds of a fit whose members learned from other rows."""
     assert fit.deviation is not None
     assert fit.fold_weights is not None
     folds = {member.fold or 0: member.validation for member in fit.every}

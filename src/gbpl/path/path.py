@@ -37,7 +37,7 @@ from gbpl.surrogates import Surrogate
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["PathFit", "fit_paths", "weighed_fit"]
+__all__ = ["PathFit", "fit_paths", "side_by_side", "weighed_fit"]
 
 MANY_REORDERED = 0.05  # of the rows: more are worth a warning
 
@@ -51,7 +51,8 @@ class PathFit:
     the other folds; None without a committee. `every` are all members, `fold_weights` the weight of each entry of the
     path by the other folds alone. `target` holds the tables one below the other. Where the rows are a sample, there are
     `thinning` times as many that were learned from, and each row of the sample stands for that many in the posterior;
-    `curvatures` are then the members' Gauss-Newton matrices by all rows, over `thinning`, where they are known.
+    `curvatures` are then the members' Gauss-Newton matrices by all rows, over `thinning`, where they are known, and the
+    sample may be `apart` from what was learned from.
     Where zetas are averaged, `effect` has the expected effects that are played in place of the committee's deviation,
     and `outside` those by the rows outside each fold.
     """
@@ -77,6 +78,7 @@ class PathFit:
     curvatures: tuple[Float[np.ndarray, "weight weight"], ...] | None = None
     effect: EffectFit | None = None
     outside: tuple[Effect, ...] = ()
+    apart: bool = False
 
     @property
     def out_of_fold(self) -> Float[np.ndarray, "row action"] | None:
@@ -105,7 +107,9 @@ class PathFit:
                 folds[key] = self.x[member.train], self.target[rows], weights
             x, target, weights = folds[key]
             model, params = one_member(self.model, self.params, number)
-            phi = model.training_features(params, x, member.seed) if isinstance(model, FixedFeatures) else None
+            phi = None
+            if isinstance(model, FixedFeatures) and not self.apart:
+                phi = model.training_features(params, x, member.seed)
             yield Problem(
                 model=model,
                 surrogate=self.surrogate,
@@ -146,7 +150,7 @@ def fit_paths(problems: Sequence[PathProblem]) -> list[PathFit]:
     paths = []
     for number, plan in enumerate(planned):
         settings = plan.problem.settings
-        stack = _side_by_side([fitted[number, place] for place in range(len(settings.models))])
+        stack = side_by_side([fitted[number, place] for place in range(len(settings.models))])
         weigh = average_weights if settings.zetas is None else settings.select
         fit = weighed_fit(plan, stack, _out_of_fold(plan, stack), weigh)
         _warn_if_unfinished(fit, stack)
@@ -190,12 +194,12 @@ def _fit_models(problem: StackProblem, surrogate: Surrogate, settings: PathSetti
         ) if own else None
         for own, model in zip(numbers, settings.models, strict=True)
     ]  # fmt: skip
-    whole = _side_by_side(stacks)
+    whole = side_by_side(stacks)
     order = np.argsort(np.concatenate([own for own in numbers if own]), kind="stable")
     return whole.subset(order, members)
 
 
-def _side_by_side(stacks: Sequence[StackFit | None]) -> StackFit:
+def side_by_side(stacks: Sequence[StackFit | None]) -> StackFit:
     """The members of several models' stacks, one stack after the other; None for a model without members."""
     if len(stacks) == 1 and stacks[0] is not None:
         return stacks[0]

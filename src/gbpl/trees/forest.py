@@ -13,7 +13,7 @@ trees that two rows share a leaf of), so that a forest has as many features as a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ from gbpl.runtime.threads import one_thread
 from gbpl.trees.grow import Binned, grow_trees, leaves_of
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int
+    from jaxtyping import Array, Bool, Float, Int
 
 __all__ = ["ForestFeatures"]
 
@@ -153,7 +153,7 @@ class ForestFeatures:
         Those of training rows are by the trees that did not see the row.
         """
         n, rows = len(problem.x), member.train
-        offset, bags = member.table * n, self._bags(member.seed, len(rows))
+        offset, bags = member.table * n, self.bags(member.seed, len(rows))
         weights = None
         if member.weights is not None:
             weights = np.zeros(n)
@@ -176,9 +176,14 @@ class ForestFeatures:
         self, params: list[dict[str, np.ndarray]], x: Float[np.ndarray, "row feature"], seed: int
     ) -> Float[np.ndarray, "row component"]:
         """Features of a member's training rows as its last layer learned from them: by trees that did not see them."""
-        grown = params[0]
+        return self.unseen_features(params[0], x, self.bags(seed, len(x)))
+
+    def unseen_features(
+        self, grown: Mapping[str, np.ndarray], x: Float[np.ndarray, "row feature"], bags: Bool[np.ndarray, "tree row"]
+    ) -> Float[np.ndarray, "row component"]:
+        """Features of rows by the trees in whose bags they are not."""
         leaf = leaf_numbers(np.asarray(grown["feature"]).astype(np.int32), np.asarray(grown["threshold"]), x)
-        return _sums(leaf, _share(self._bags(seed, len(x))), np.asarray(grown["value"]))
+        return _sums(leaf, _share(bags), np.asarray(grown["value"]))
 
     def frozen(self, params: list[dict[str, np.ndarray]], n_features: int) -> Forests:
         """Every forest once: members that learned from the same rows have the same one."""
@@ -197,7 +202,7 @@ class ForestFeatures:
             last=last,
         )
 
-    def _bags(self, seed: int, count: int) -> np.ndarray:
+    def bags(self, seed: int, count: int) -> Bool[np.ndarray, "tree row"]:
         """Which of the training rows each tree sees."""
         return np.random.default_rng([seed, 11]).random((self.trees, count)) < min(self.bag, BAG_ROWS / count)
 

@@ -18,7 +18,7 @@ from gbpl.models.basis import rounded_down
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["Binned", "forest_predictions", "grow_trees", "leaves_of"]
+__all__ = ["Binned", "forest_predictions", "grow_trees", "leaves_of", "whole_depth"]
 
 BINS, FINE = 64, 16  # bins that a split is looked for in, and parts of each in which its place is then found
 LEFT = BINS * FINE  # a part above all others
@@ -189,6 +189,11 @@ def leaves_of(
     return leaves
 
 
+def whole_depth(rows: float) -> int:
+    """Depth of a whole tree that sees so many rows."""
+    return int(np.clip(np.ceil(np.log2(max(rows, 1.0) / ROWS_PER_LEAF)), 1, DEEPEST))
+
+
 def forest_predictions(
     binned: Binned,
     target: Float[np.ndarray, "row output"],
@@ -208,7 +213,7 @@ def forest_predictions(
     n, outputs = target.shape
     bags = np.zeros((trees, n), bool)
     bags[:, rows] = np.random.default_rng([seed, 1]).random((trees, len(rows))) < bag
-    depth = int(np.clip(np.ceil(np.log2(max(bag * len(rows), 1.0) / ROWS_PER_LEAF)), 1, DEEPEST))
+    depth = whole_depth(bag * len(rows))
     grown = grow_trees(
         binned, target, bags, depth=depth, min_leaf=min_leaf, max_features=max_features, seed=seed, weights=weights
     )

@@ -81,7 +81,9 @@ def drawn_scores(problem: Problem, eta: float, x: Float[np.ndarray, "row feature
     return np.asarray(SURROGATE.scores(raw))[..., 0]
 
 
-def randomized_welfare(f: Float[np.ndarray, "*draw row"], means: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "*draw"]:
+def randomized_welfare(
+    f: Float[np.ndarray, "*draw row"], means: Float[np.ndarray, "row action"]
+) -> Float[np.ndarray, "*draw"]:
     """Welfare of (f + 1) / 2, for each draw."""
     return np.mean(means[:, 0] + (np.asarray(f, np.float64) + 1.0) / 2.0 * (means[:, 1] - means[:, 0]), axis=-1)
 
@@ -113,11 +115,17 @@ def posterior_records(
         point = np.asarray(SURROGATE.scores(problem.model.apply(problem.params, jnp.asarray(x))))[:, 0]
         for case in TABLES[intervals].cases:
             f = drawn_scores(problem, float(case), x, seed)
-            values = {"target": target_welfare(means), "welfare": float(randomized_welfare(point, means)), **interval_ends(randomized_welfare(f, means))}
+            values = {
+                "target": target_welfare(means),
+                "welfare": float(randomized_welfare(point, means)),
+                **interval_ends(randomized_welfare(f, means)),
+            }
             tables[intervals].append(Record(case, *PAPER, number, values))
             if decisions and float(case) == DECISION_ETA:
                 p = np.mean(f >= 0, axis=0)
-                for name, lines in decision_records(*PAPER, number, np.column_stack([1 - p, p]), point >= 0, means).items():
+                for name, lines in decision_records(
+                    *PAPER, number, np.column_stack([1 - p, p]), point >= 0, means
+                ).items():
                     tables[name] += lines
     return tables
 

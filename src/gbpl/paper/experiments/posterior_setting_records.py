@@ -21,11 +21,11 @@ from gbpl.paper.experiments.posterior import (
     TEST,
     TRAIN,
     decision_records,
-    interval_ends,
-    fitted_problems,
     drawn_scores,
-    target_welfare,
+    fitted_problems,
+    interval_ends,
     randomized_welfare,
+    target_welfare,
 )
 from gbpl.paper.experiments.posterior_settings import DECISIONS, INTERVALS, SGLD_SETTINGS, PosteriorSetting
 from gbpl.paper.experiments.protocol import Settings, outcome_scale
