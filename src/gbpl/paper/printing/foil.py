@@ -36,7 +36,8 @@ are as they are; zeta and eta do not follow their unit. Regret and widths are in
 - *score*: root mean square of the raw output, before tanh.
 
 Negative welfare at eta is the surrogate at zeta = 0 and eta / 2. One seed was looked at before the number of trials
-and the wider prior were set, by the time they take; with priors of 10 and 100 NUTS mixes badly for the surrogate."""
+and the wider prior were set, and two trials at a prior of 10 before that became 3, by the time they take; with priors
+of 10 and 100 NUTS mixes badly for the surrogate."""
 
 CHAINS = """\
 **Scores that drift.** SGLD with the paper's settings from the MAP of the example's network (64, 64), one chain: the

@@ -37,14 +37,16 @@ the nearer of the two implied variances, in standard errors of the variance of a
 trials. Rows are those the text states (a fifth of n), and ours where it states none (10,000 and 2,000)."""
 
 IMPLICATIONS = """\
-- Binary tables: no draw of w matters to the optimum, so only the number of rows can be behind the variance. Print has
-  two to three times the stated design's, DGP1 without its divisor included.
+- Binary tables: with w of unit norm, as stated, no draw of it matters to the optimum, so only the number of rows can be
+  behind the variance. Print has two to three times the stated design's, DGP1 without its divisor included. A w of
+  random size would do it in DGP1 with the stated number of rows
+  ([other readings](#other-readings-of-the-text)).
 - K = 5 tables: vectors drawn in every trial raise the variance in DGP2 and DGP3, but not to what is printed.
 - UCI tables: print is as of vectors drawn in every trial, as they are here, and not of fixed ones.
 - Learning curves and weak overlap: the size of the evaluation sample, which is not stated, is about the one used here.
 - Threshold rules: welfare is printed with standard errors of 0.0001, where 2,000 new points in each replication give
-  0.0013. The printed study has the same evaluation points in all replications, or counts from the optimum; ours draws
-  new ones, so that our welfare there has ten times the error, and its 5 % quantile is lower. Differences from the MAP
+  0.0013. That would follow if the printed study had the same evaluation points in all replications, or counted from
+  the optimum; ours draws new ones, so that our welfare there has ten times the error, and its 5 % quantile is lower. Differences from the MAP
   rule are not touched.
 - Disagreement: 3,026 random points whose disagreement is in [0.2, 0.4) have a mean of standard error 0.2 / sqrt(12) /
   sqrt(3026) = 0.0010; print has 0.0005. Evenly spaced points, the same in all replications, would have so little."""
