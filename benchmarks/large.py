@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import softmax
 
-from gbpl import GBPL, MLP, FitConfig, GBPLNet, regret
+from gbpl import GBPL, GBPLNet, regret
 from gbpl.runtime.memory import give_back_memory
 
 FEATURES, ACTIONS, STRENGTH = 20, 10, 0.5
@@ -92,9 +92,7 @@ class Stages:
 def learner(device: str, networks: bool) -> GBPLNet:
     """The default, or its networks alone."""
     if networks:
-        return GBPLNet(
-            model=MLP(hidden=(64, 64)), fit_config=FitConfig(learning_rate=2e-3), random_state=0, device=device
-        )
+        return GBPLNet(random_state=0, device=device)
     return GBPL(random_state=0, device=device)
 
 

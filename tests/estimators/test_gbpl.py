@@ -43,6 +43,7 @@ def small_models() -> Iterator[None]:
     """Small ones in place of those that GBPL has: what is tested here does not depend on their size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gbpl.estimators.gbplnet, "NETWORK", NETWORK)
+        patch.setattr(gbpl.estimators.gbplnet, "WIDE", NETWORK)
         patch.setattr(gbpl.estimators.gbplnet, "BESIDE", (FOREST,))
         patch.setattr(gbpl.nuisance.plan, "AUTO_NETWORKS", {"network": NETWORK, "relu network": NETWORK})
         patch.setattr(gbpl.nuisance.averaged, "TREES", 25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ __all__ = ["GBPLNet"]
 LARGE = 200_000  # rows beyond which models learn in passes, and a sample of the rows is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; policies are weighed by the first
 NETWORK, BESIDE = MLP(hidden=(64, 64)), (ForestFeatures(),)  # the models of model="auto"
+WIDE = MLP()  # the network of model="auto" in passes
 STEPS = FitConfig(learning_rate=2e-3, patience=6, tolerance=2e-3)  # and their training
 
 
@@ -313,6 +315,8 @@ class GBPLNet(FittedPolicy):
 
     def _fit_in_passes(self, rows: RowSource) -> Training:
         settings = self.path_settings(len(rows.actions), self._drawn_seed())
+        if self.averages_models:  # with so many rows a wider network pays, and its steps need not be few
+            settings = replace(settings, model=WIDE, config=self.fit_config)
         done = fit_large(
             rows, settings, folds=self.committee or 0, construction=self.pseudo_outcome,
             corrections=self._corrections(), nuisance=self.cross_fit_settings(settings.seed),

@@ -126,8 +126,8 @@ CHOICES: tuple[Choice, ...] = (
         "Index vectors of the synthetic designs: drawn once, or in every trial",
         "nothing else",
         "drawn once",
-        "the text says fixed for two actions and random for five; see the variances above, and other readings, which are "
-        "adopted nowhere",
+        "the text says fixed for two actions and random for five; see the variances above, and other readings, "
+        "which are adopted nowhere",
         "no",
     ),
     Choice(

@@ -46,8 +46,8 @@ IMPLICATIONS = """\
 - Learning curves and weak overlap: the size of the evaluation sample, which is not stated, is about the one used here.
 - Threshold rules: welfare is printed with standard errors of 0.0001, where 2,000 new points in each replication give
   0.0013. That would follow if the printed study had the same evaluation points in all replications, or counted from
-  the optimum; ours draws new ones, so that our welfare there has ten times the error, and its 5 % quantile is lower. Differences from the MAP
-  rule are not touched.
+  the optimum; ours draws new ones, so that our welfare there has ten times the error, and its 5 % quantile is lower.
+  Differences from the MAP rule are not touched.
 - Disagreement: 3,026 random points whose disagreement is in [0.2, 0.4) have a mean of standard error 0.2 / sqrt(12) /
   sqrt(3026) = 0.0010; print has 0.0005. Evenly spaced points, the same in all replications, would have so little."""
 
