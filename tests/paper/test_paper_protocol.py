@@ -172,17 +172,17 @@ def test_variances_are_those_of_welfare_over_trials() -> None:
 def test_welfare_and_target_by_hand() -> None:
     means = np.array([[0.0, 0.5], [1.0, -1.0], [0.2, 0.2]])
     f = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 0.0]])
-    assert_allclose(posterior._welfare(f, means), [(0.5 + 1.0 + 0.2) / 3, (0.25 + 0.0 + 0.2) / 3])
+    assert_allclose(posterior.randomized_welfare(f, means), [(0.5 + 1.0 + 0.2) / 3, (0.25 + 0.0 + 0.2) / 3])
     tau = means[:, 1] - means[:, 0]
     by_hand = np.mean(means[:, 0] + (np.clip(tau, -1, 1) + 1) / 2 * tau)
-    assert posterior._target(means) == pytest.approx(by_hand)
+    assert posterior.target_welfare(means) == pytest.approx(by_hand)
 
 
 def test_decisions_by_hand() -> None:
     means = np.column_stack([np.zeros(5), [0.3, -0.2, 0.1, 0.4, -0.5]])
     p1 = np.array([0.99, 0.02, 0.55, 0.25, 0.8])
     chosen = np.array([True, False, True, True, True])
-    tables = posterior._decisions("m", "z", 0, np.column_stack([1 - p1, p1]), chosen, means)
+    tables = posterior.decision_records("m", "z", 0, np.column_stack([1 - p1, p1]), chosen, means)
     groups = {line.case: line.values for line in tables["action-disagreement"]}
     assert [groups[case]["points"] for case in "12345"] == [2, 0, 2, 0, 1]  # u = 0.02, 0.04, 0.9, 0.5, 0.4
     assert "regret" not in groups["2"]
@@ -222,6 +222,6 @@ def test_numbers_of_the_example_by_hand() -> None:
 
 def test_ends_are_quantiles() -> None:
     draws = np.arange(401) / 400
-    ends = posterior._ends(draws)
+    ends = posterior.interval_ends(draws)
     assert (ends["low90"], ends["high90"]) == pytest.approx((0.05, 0.95))
     assert (ends["low50"], ends["high50"]) == pytest.approx((0.25, 0.75))
