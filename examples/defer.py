@@ -1,9 +1,9 @@
 """When should the rule decide, and when a clinician? Simulated patients, so that the truth is known.
 
-    python examples/defer.py [--figures DIR] [--full]
+    python examples/defer.py [--figures DIR]
 
 A trial of 1,500 patients, treated according to a coin toss. The policy decides for 5,000 new patients; where its
-posterior draws disagree it hands them to a clinician, whose time costs something. `--full` fits the default networks.
+posterior draws disagree it hands them to a clinician, whose time costs something.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression
 
-from gbpl import MLP, FitConfig, GBPLNet, assess, defer_rule, map_rule, threshold_rule
+from gbpl import GBPL, assess, defer_rule, map_rule, threshold_rule
 
 TRIAL, NEW = 1_500, 5_000
 LEVELS = np.round(np.linspace(0.0, 1.0, 21), 2)
@@ -42,15 +41,6 @@ def trial(n: int, seed: int) -> dict[str, Any]:
     treated = rng.integers(2, size=n)
     outcome = mean[np.arange(n), treated] + rng.normal(size=n)
     return {"X": x, "y": outcome, "action": np.array(["wait", "treat"])[treated], "propensity": 0.5}
-
-
-def estimator(full: bool, seed: int) -> GBPLNet:
-    """The default, or something that takes seconds: a small network, a linear outcome model, fewer folds."""
-    if full:
-        return GBPLNet(actions=["wait", "treat"], random_state=seed)
-    quick = {"model": MLP(hidden=(32,)), "fit_config": FitConfig(learning_rate=3e-3, max_epochs=60)}
-    quick |= {"outcome_model": LinearRegression(), "committee": 3, "nuisance_folds": 3}
-    return GBPLNet(actions=["wait", "treat"], random_state=seed, **quick)
 
 
 def handing_over(action: np.ndarray, split: np.ndarray, mean: np.ndarray, cost: float) -> list[dict[str, float]]:
@@ -139,9 +129,9 @@ def draw(results: dict[str, Any], folder: Path) -> None:
     figure.savefig(folder / "defer.png")
 
 
-def main(*, full: bool = False, figures: Path | None = None, seed: int = 0) -> dict[str, Any]:
+def main(*, figures: Path | None = None, seed: int = 0) -> dict[str, Any]:
     """Welfare over the share handed over, errors by disagreement, threshold rules, and each patient's disagreement."""
-    policy = estimator(full, seed).fit(**trial(TRIAL, seed))
+    policy = GBPL(actions=["wait", "treat"], random_state=seed).fit(**trial(TRIAL, seed))
     x, mean = patients(NEW, seed + 1)
     chance = policy.posterior().action_probability(x)
     split = 2 * chance.min(axis=1)  # what posterior.disagreement gives for two actions
@@ -167,6 +157,5 @@ def main(*, full: bool = False, figures: Path | None = None, seed: int = 0) -> d
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--figures", type=Path, help="folder for the picture")
-    parser.add_argument("--full", action="store_true", help="the default networks")
     parser.add_argument("--seed", type=int, default=0)
     main(**vars(parser.parse_args()))

@@ -148,21 +148,24 @@ def test_email_policy_is_truly_better_than_every_single_arm(ran: Callable[..., A
     assert max(truth.values()) == truth["best"]
     alone = [value for label, value in truth.items() if label.startswith("everybody")]
     assert len(alone) == 3
-    assert truth["the policy"] > max(alone) + 0.75 * (truth["best"] - max(alone))
+    assert truth["the policy"] > max(alone) + 0.85 * (truth["best"] - max(alone))
     for line in lines:
         assert line["ends"][0] < line["truth"] < line["ends"][1], line["label"]
     for line in lines[1:]:
         assert line["gain_ends"][0] < line["true_gain"] < line["gain_ends"][1], line["label"]
         assert line["chance"] > 0.99
     assert sum(results["shares"].values()) == pytest.approx(1.0)
+    assert results["shares"]["No E-Mail"] == pytest.approx(0.149, abs=0.04)  # whom the best possible rule leaves alone
 
 
 def test_digits_are_read_from_guesses(ran: Callable[..., Any]) -> None:
     policies, log = (ran("many_actions")[part] for part in ("policies", "log"))
     assert log["hits"] < 0.1 * log["rows"]  # worse than guessing at random
     for name in ("dr", "ipw", "dm"):
-        assert policies[name]["accuracy"] > 0.75 > 7 * log["truth"], name
-        assert policies[name]["log"]["low"] - 0.05 < policies[name]["accuracy"] < policies[name]["log"]["high"], name
+        assert policies[name]["accuracy"] > 0.8 > 10 * log["truth"], name
+        assert policies[name]["log"]["low"] < policies[name]["accuracy"] < policies[name]["log"]["high"], name
+    assert min(policies["dr"]["accuracy"], policies["dm"]["accuracy"]) > policies["ipw"]["accuracy"] + 0.03
+    assert policies["dr"]["inside"]["estimate"] < policies["dr"]["accuracy"]  # its fits have fewer right guesses
     labels = policies["labels, 1,200 rows"]["accuracy"]
     assert labels > 0.95
     assert policies["dr"]["accuracy"] < labels - 0.03  # what it costs to have one guess per picture
@@ -281,8 +284,12 @@ def test_deferring_is_as_its_level_says_and_beats_lots(ran: Callable[..., Any]) 
     gains = [max(line["gain"] for line in results["curves"][cost]) for cost in sorted(results["curves"])]
     assert gains == sorted(gains, reverse=True)  # dearer time, less to gain
     assert known["clinician"] - known["rule"] < results["curves"][0.0][0]["gain"] < 0 < gains[0]  # some, not everybody
-    first, *middle, last = (part["wrong"] for part in results["groups"])  # in between, some 200 patients in a group
-    assert first < 0.1 < 0.15 < min(middle) <= max(middle) < last  # 0.15 is the clinician's rate
+    wrong = [part["wrong"] for part in results["groups"]]
+    assert wrong == sorted(wrong)
+    assert wrong[0] < 0.05
+    assert wrong[1] < 0.15 < wrong[2]  # the clinician's rate
+    for part in results["groups"]:  # half the disagreement is how often the rule should be wrong
+        assert part["wrong"] == pytest.approx((part["low"] + part["high"]) / 4, abs=0.1)
 
 
 def test_threshold_rule_harms_fewer_and_costs_welfare(ran: Callable[..., Any]) -> None:
@@ -291,5 +298,6 @@ def test_threshold_rule_harms_fewer_and_costs_welfare(ran: Callable[..., Any]) -
         assert [line[name] for line in lines] == sorted(line[name] for line in lines)
     assert all(line["harmed"] < line["alpha"] for line in lines)  # what the rule promises
     assert 3.0 * lines[0]["harmed"] < lines[-1]["harmed"]
-    assert lines[0]["gain"] < -0.01
+    assert lines[0]["harmed"] < 0.01
+    assert lines[0]["gain"] < -0.05
     assert lines[0]["gain"] == min(line["gain"] for line in lines)
