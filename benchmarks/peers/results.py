@@ -1,0 +1,118 @@
+"""All records together: mean regrets that compare, and gbpl less the best of the others and less its earlier self."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from cases import CASES, SPEED
+from records import OURS, Cell, Cells, standard_error
+
+__all__ = ["Distance", "Results"]
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """gbpl less another method or less its earlier self on a case: mean and standard error of the paired difference."""
+
+    case: str
+    other: str
+    mean: float
+    se: float
+    theirs: float
+
+    @property
+    def behind(self) -> bool:
+        """By more than a standard error."""
+        return self.mean > self.se
+
+    @property
+    def ahead(self) -> bool:
+        """By more than a standard error."""
+        return self.mean < -self.se
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Cells of all records; the methods that could not be installed, with the reason; and earlier cells of gbpl."""
+
+    cells: Cells
+    order: Sequence[str]  # of the methods
+    missing: Mapping[str, str]
+    before: Cells
+
+    def cases(self, kind: str | None = None) -> list[str]:
+        """Those with any record, without speed unless asked for."""
+        ran = {case for case, _ in self.cells}
+        return [c.name for c in CASES.values() if c.name in ran and (c.kind == kind if kind else c.kind != SPEED)]
+
+    def methods(self, cases: Sequence[str]) -> list[str]:
+        """Those with a record of one of the cases."""
+        return [method for method in self.order if any((case, method) in self.cells for case in cases)]
+
+    def complete(self) -> list[str]:
+        """Methods that have every case: only they can be ranked."""
+        cases = self.cases()
+        return [m for m in self.methods(cases) if all((case, m) in self.cells for case in cases)]
+
+    def levels(self, case: str) -> dict[str, float]:
+        """Mean regret of each method on a case, infinite for one that failed.
+
+        One that lacks replications has the mean of those that lack none, plus what it differs from them in its own:
+        replications differ more than methods do.
+        """
+        here = {method: cell for (c, method), cell in self.cells.items() if c == case}
+        every = set().union(*(cell.regrets for cell in here.values()))
+        full = [cell.regrets for cell in here.values() if cell.regrets.keys() == every]
+        usual = {number: float(np.mean([each[number] for each in full])) if full else 0.0 for number in every}
+        found = {}
+        for method, cell in here.items():
+            apart = [value - usual[number] for number, value in cell.regrets.items()]
+            found[method] = np.inf if cell.error else float(np.mean(apart) + np.mean(list(usual.values())))
+        return found
+
+    def near(self, case: str, method: str) -> bool:
+        """The smallest mean regret of the case, or within a standard error of it, paired."""
+        levels = self.levels(case)
+        best = min(levels, key=lambda each: levels[each])
+        if method == best:
+            return True
+        apart = self.cells[case, method].less(self.cells[case, best])
+        return len(apart) > 1 and not self.cells[case, method].error and apart.mean() <= standard_error(apart)
+
+    def distances(self) -> list[Distance]:
+        """gbpl less the best of the others, where both have two replications."""
+        found = []
+        for case in self.cases():
+            levels = {m: level for m, level in self.levels(case).items() if m != OURS and np.isfinite(level)}
+            if levels:
+                name = min(levels, key=lambda method: levels[method])
+                found += self._distance(case, name, self.cells[case, name])
+        return found
+
+    def from_before(self) -> list[Distance]:
+        """gbpl less its earlier self."""
+        earlier = [(case, cell) for (case, method), cell in self.before.items() if method == OURS and not cell.error]
+        known = self.cases()
+        earlier = sorted((pair for pair in earlier if pair[0] in known), key=lambda pair: known.index(pair[0]))
+        return [found for case, cell in earlier for found in self._distance(case, "before", cell)]
+
+    def _distance(self, case: str, name: str, other: Cell) -> list[Distance]:
+        ours = self.cells.get((case, OURS))
+        if ours is None or ours.error:
+            return []
+        apart = ours.less(other)
+        if len(apart) < 2:
+            return []
+        common = [other.regrets[number] for number in ours.regrets.keys() & other.regrets.keys()]
+        return [Distance(case, name, float(apart.mean()), standard_error(apart), float(np.mean(common)))]
+
+    def later_seconds(self) -> dict[int, dict[str, float]]:
+        """Median CPU seconds of the fits after the first of a process, by n and method."""
+        found: dict[int, dict[str, float]] = {}
+        for case in self.cases(SPEED):
+            spent = {m: [r.cpu_seconds for r in cell.records[1:]] for (c, m), cell in self.cells.items() if c == case}
+            done = {m: spent[m] for m in self.order if spent.get(m) and None not in spent[m]}
+            found[int(case.partition("/")[2])] = {m: float(np.median(values)) for m, values in done.items()}
+        return dict(sorted(found.items()))
