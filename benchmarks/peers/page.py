@@ -16,7 +16,9 @@ Regret and CPU seconds of `GBPL()`, the learner that `gbpl fit`, `gbpl.learn` an
 learn a policy from a log, each as its library offers it. Nothing is set for a case. One command makes an environment
 for each library, draws the cases, runs everything and writes this page:
 
-    python benchmarks/peers/run.py --out DIR --data-dir DATA --page docs/peers.md
+```
+python benchmarks/peers/run.py --out DIR --data-dir DATA --page docs/peers.md
+```
 
 `benchmarks/peers/README.md` says what each method is, where the data come from, and what is left out.
 """
