@@ -42,7 +42,7 @@ from gbpl.datasets import BinaryDesign, MultiActionDesign
 __all__ = ["CASES", "KINDS", "SPEED", "Case", "stored"]
 
 FEW, MANY = 5, 10  # replications, of cases above 3,000 rows and of the others
-SPEED_REPLICATIONS = 3  # the first has what a library does at its first use
+SPEED_REPLICATIONS = 2  # the first has what a library does at its first use
 SPEED_TEST_ROWS = 1_000
 PAPER, OTHER, CLASSES, SEMI, TRIAL, SPEED = KINDS = (
     "the paper's designs", "other designs", "classification", "semi-synthetic", "real trials", "speed",
