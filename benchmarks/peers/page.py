@@ -95,8 +95,8 @@ The best of the others is picked by the same figures, which makes that one look 
 behind mean by more than a standard error of the paired difference.
 """
 REGRETS = """\
-The smallest mean in bold; in italics what is within a standard error of it, paired. Standard errors are in the table
-that the command writes beside its records.
+The smallest mean in bold; in italics what is within a standard error of it, paired. A method with fewer replications
+(of 3) is compared in those that it has. Standard errors are in the table that the command writes beside its records.
 """
 TIMES = f"""\
 Two actions, five at n = 8,000, and ten features. `{OURS}` fits and decides; `{OURS_VALUED}` also says what its policy

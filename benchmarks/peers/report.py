@@ -8,7 +8,6 @@ import numpy as np
 from cases import CASES, KINDS, SPEED
 from records import OURS_VALUED
 from results import Distance, Results
-from scipy.stats import rankdata
 
 __all__ = ["distances", "from_before", "notes", "ranks", "regrets", "speed", "table"]
 
@@ -20,7 +19,7 @@ def table(results: Results) -> str:
     parts = [f"## {kind.capitalize()}\n\n{regrets(results, kind)}" for kind in KINDS[:-1] if results.cases(kind)]
     head = (
         "Mean regret (standard error) and median CPU seconds of fit and prediction; the smallest regret in bold.\n"
-        "The mean of a method with fewer replications is put right by the methods that have them all.\n"
+        "A method with fewer replications (of 5) is compared in those that it has.\n"
     )
     rest = [
         ("Mean ranks", ranks(results)), ("gbpl less the best of the others", distances(results)),
@@ -47,18 +46,20 @@ def regrets(results: Results, kind: str, short: bool = False) -> str:
     lines = []
     for case in cases:
         here = {method: results.cells[case, method] for method in methods if (case, method) in results.cells}
-        count, levels = max(len(cell.records) for cell in here.values()), results.levels(case)
+        count, best = max(len(cell.records) for cell in here.values()), results.best(case)
         line = [case, str(count)]
         for method in methods:
             if method not in here:
                 line.append("not installable" if method in results.missing else "")
                 continue
             cell = here[method]
-            best = levels[method] == min(levels.values())
-            mark = "**" if best else "*" if short and results.near(case, method) else ""
-            shown = "failed" if cell.error else f"{mark}{number(levels[method])}{mark}"
-            few = "" if len(cell.records) == count else f", of {len(cell.records)}"
-            line.append(shown if short or cell.error else f"{shown} ({number(cell.se)}{few}) {cell.cpu_seconds:.1f} s")
+            mark = "**" if method == best else "*" if short and results.near(case, method) else ""
+            shown = "failed" if cell.error else f"{mark}{number(cell.mean)}{mark}"
+            of = "" if len(cell.records) == count else f"of {len(cell.records)}"
+            if short or cell.error:
+                line.append(f"{shown} ({of})" if of else shown)
+            else:
+                line.append(f"{shown} ({number(cell.se)}{of and ', '}{of}) {cell.cpu_seconds:.1f} s")
         lines.append(line)
     return rows(["case", "replications", *methods], lines)
 
@@ -69,8 +70,7 @@ def ranks(results: Results) -> str:
     kinds = [kind for kind in KINDS[:-1] if results.cases(kind)]
     if not cases or not methods:
         return "No method has been run on every case: no ranks yet.\n"
-    levels = {case: results.levels(case) for case in cases}
-    by_case = {case: rankdata([levels[case][method] for method in methods], method="average") for case in cases}
+    by_case = {case: list(results.ranks(case, methods).values()) for case in cases}
     means = {kind: np.mean([by_case[case] for case in results.cases(kind)], axis=0) for kind in kinds}
     overall = np.mean(list(by_case.values()), axis=0)
     lines = []

@@ -56,40 +56,36 @@ class Results:
         cases = self.cases()
         return [m for m in self.methods(cases) if all((case, m) in self.cells for case in cases)]
 
-    def levels(self, case: str) -> dict[str, float]:
-        """Mean regret of each method on a case, infinite for one that failed.
+    def ranks(self, case: str, methods: Sequence[str]) -> dict[str, float]:
+        """One more than the methods with a smaller mean regret, ties as a half, failures last.
 
-        One that lacks replications has the mean of those that lack none, plus what it differs from them in its own:
-        replications differ more than methods do.
+        Two methods are compared in the replications that both have: replications differ more than methods do.
         """
-        here = {method: cell for (c, method), cell in self.cells.items() if c == case}
-        every = set().union(*(cell.regrets for cell in here.values()))
-        full = [cell.regrets for cell in here.values() if cell.regrets.keys() == every]
-        usual = {number: float(np.mean([each[number] for each in full])) if full else 0.0 for number in every}
+        here = {method: self.cells[case, method] for method in methods if (case, method) in self.cells}
         found = {}
         for method, cell in here.items():
-            apart = [value - usual[number] for number, value in cell.regrets.items()]
-            found[method] = np.inf if cell.error else float(np.mean(apart) + np.mean(list(usual.values())))
+            apart = [_apart(cell, other) for name, other in here.items() if name != method]
+            found[method] = 1.0 + sum(1.0 if each > 0 else 0.5 if each == 0 else 0.0 for each in apart)
         return found
+
+    def best(self, case: str, without: str | None = None) -> str | None:
+        """The method with the smallest mean regret, of those that did not fail."""
+        ranks = self.ranks(case, [method for method in self.order if method != without])
+        sound = {method: rank for method, rank in ranks.items() if not self.cells[case, method].error}
+        return min(sound, key=lambda method: sound[method]) if sound else None
 
     def near(self, case: str, method: str) -> bool:
         """The smallest mean regret of the case, or within a standard error of it, paired."""
-        levels = self.levels(case)
-        best = min(levels, key=lambda each: levels[each])
-        if method == best:
-            return True
+        best = self.best(case)
+        if best is None or self.cells[case, method].error:
+            return False
         apart = self.cells[case, method].less(self.cells[case, best])
-        return len(apart) > 1 and not self.cells[case, method].error and apart.mean() <= standard_error(apart)
+        return bool(apart.mean() <= 0 or apart.mean() <= standard_error(apart))
 
     def distances(self) -> list[Distance]:
         """gbpl less the best of the others, where both have two replications."""
-        found = []
-        for case in self.cases():
-            levels = {m: level for m, level in self.levels(case).items() if m != OURS and np.isfinite(level)}
-            if levels:
-                name = min(levels, key=lambda method: levels[method])
-                found += self._distance(case, name, self.cells[case, name])
-        return found
+        others = {case: name for case in self.cases() if (name := self.best(case, without=OURS)) is not None}
+        return [found for case, name in others.items() for found in self._distance(case, name, self.cells[case, name])]
 
     def from_before(self) -> list[Distance]:
         """gbpl less its earlier self."""
@@ -116,3 +112,10 @@ class Results:
             done = {m: spent[m] for m in self.order if spent.get(m) and None not in spent[m]}
             found[int(case.partition("/")[2])] = {m: float(np.median(values)) for m, values in done.items()}
         return dict(sorted(found.items()))
+
+
+def _apart(cell: Cell, other: Cell) -> float:
+    """Mean regret less that of the other, in common replications; two failures are level."""
+    if cell.error or other.error:
+        return float(bool(cell.error)) - float(bool(other.error))
+    return float(cell.less(other).mean())
