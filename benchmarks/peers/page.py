@@ -87,8 +87,8 @@ def _times(results: Results) -> list[str]:
 
 
 RANKS = """\
-By mean regret, over all cases; a case counts as one, whatever its outcomes are measured in. A method that was not run
-on every case has no rank.
+By mean regret, over the cases that every method here was run on; a case counts as one, whatever its outcomes are
+measured in.
 """
 DISTANCES = """\
 The best of the others is picked by the same figures, which makes that one look a little better than it is. Ahead and

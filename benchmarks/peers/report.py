@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -66,21 +67,29 @@ def regrets(results: Results, kind: str, short: bool = False) -> str:
 
 def ranks(results: Results) -> str:
     """Mean rank over all cases and by kind. A method that fails on a case is last there; ties share their mean rank."""
-    cases, methods = results.cases(), results.complete()
-    kinds = [kind for kind in KINDS[:-1] if results.cases(kind)]
-    if not cases or not methods:
-        return "No method has been run on every case: no ranks yet.\n"
+    methods, cases = results.ranked()
+    if not cases:
+        return "No case has been run by every method: no ranks yet.\n"
+    by_kind = {kind: [case for case in results.cases(kind) if case in cases] for kind in KINDS[:-1]}
+    kinds = [kind for kind in KINDS[:-1] if by_kind[kind]]
     by_case = {case: list(results.ranks(case, methods).values()) for case in cases}
-    means = {kind: np.mean([by_case[case] for case in results.cases(kind)], axis=0) for kind in kinds}
+    means = {kind: np.mean([by_case[case] for case in by_kind[kind]], axis=0) for kind in kinds}
     overall = np.mean(list(by_case.values()), axis=0)
     lines = []
     for i in np.argsort(overall, kind="stable"):
         done = [results.cells[case, methods[i]] for case in cases]
         near = sum(results.near(case, methods[i]) for case in cases)
         spent = "failed" if any(cell.error for cell in done) else f"{sum(cell.cpu_seconds for cell in done):.1f}"
-        by_kind = [f"{means[kind][i]:.2f}" for kind in kinds]
-        lines.append([methods[i], f"{overall[i]:.2f}", *by_kind, f"{near} of {len(cases)}", spent])
-    head = ["method", "mean rank", *kinds, "within a standard error of the best", "CPU seconds, medians summed"]
+        parts = [f"{means[kind][i]:.2f}" for kind in kinds]
+        lines.append([methods[i], f"{overall[i]:.2f}", *parts, f"{near} of {len(cases)}", spent])
+    counts = [f"{kind} ({len(by_kind[kind])})" for kind in kinds]
+    head = [
+        "method",
+        f"mean rank ({len(cases)} cases)",
+        *counts,
+        "within a standard error of the best",
+        "CPU seconds, medians summed",
+    ]
     return rows(head, lines)
 
 
@@ -100,8 +109,8 @@ def from_before(results: Results) -> str:
         [
             each.case,
             number(each.theirs),
-            f"{each.mean:+.4g}",
-            f"{each.se:.2g}",
+            number(each.mean, "+"),
+            number(each.se),
             _ratio(each),
             _word(each, "higher", "lower"),
         ]
@@ -143,20 +152,24 @@ def notes(results: Results) -> str:
             lines.append(f"{method}, {count} of {fits} fits: {text}. {where}")
     lines += [f"{method} is not installable: {reason}" for method, reason in results.missing.items()]
     lines += _fewer(results)
-    cases, complete = results.cases(), results.complete()
-    for method in results.methods(cases):
-        if method not in complete:
-            lacks = [case for case in cases if (case, method) not in results.cells]
-            lines.append(f"{method} has no rank: it was not run on {', '.join(lacks)}")
+    methods, cases = results.ranked()
+    lines += [
+        f"{method} was run on too few cases for a rank" for method in results.methods(cases) if method not in methods
+    ]
+    apart = {
+        case: [m for m in methods if (case, m) not in results.cells] for case in results.cases() if case not in cases
+    }
+    lines += [f"{case} is not in the mean ranks: it lacks {', '.join(lacks)}" for case, lacks in apart.items()]
     return "".join(f"- {line}\n" for line in lines)
 
 
 def _fewer(results: Results) -> list[str]:
-    """Methods with fewer replications than the case has."""
+    """How many cases have fewer replications of a method than they should."""
     lines = []
     for method in results.order:
-        counts = {case: len(cell.records) for (case, m), cell in results.cells.items() if m == method}
-        few = [f"{case} ({count})" for case, count in counts.items() if count < CASES[case].replications]
+        counts = [(len(cell.records), CASES[c].replications) for (c, m), cell in results.cells.items() if m == method]
+        few = Counter(pair for pair in counts if pair[0] < pair[1])
         if few:
-            lines.append(f"{method} has fewer replications than others on {', '.join(few)}")
+            told = [f"{done} of {asked} in {cases} cases" for (done, asked), cases in sorted(few.items(), reverse=True)]
+            lines.append(f"{method} has fewer replications than planned: {', '.join(told)}")
     return lines

@@ -51,10 +51,12 @@ class Results:
         """Those with a record of one of the cases."""
         return [method for method in self.order if any((case, method) in self.cells for case in cases)]
 
-    def complete(self) -> list[str]:
-        """Methods that have every case: only they can be ranked."""
+    def ranked(self) -> tuple[list[str], list[str]]:
+        """Methods that have at least half of the cases, and the cases that all of them have: those are ranked."""
         cases = self.cases()
-        return [m for m in self.methods(cases) if all((case, m) in self.cells for case in cases)]
+        count = {m: sum((case, m) in self.cells for case in cases) for m in self.methods(cases)}
+        methods = [m for m in count if 2 * count[m] >= len(cases)]
+        return methods, [case for case in cases if all((case, m) in self.cells for m in methods)]
 
     def ranks(self, case: str, methods: Sequence[str]) -> dict[str, float]:
         """One more than the methods with a smaller mean regret, ties as a half, failures last.
