@@ -152,14 +152,11 @@ def notes(results: Results) -> str:
             lines.append(f"{method}, {count} of {fits} fits: {text}. {where}")
     lines += [f"{method} is not installable: {reason}" for method, reason in results.missing.items()]
     lines += _fewer(results)
-    methods, cases = results.ranked()
-    lines += [
-        f"{method} was run on too few cases for a rank" for method in results.methods(cases) if method not in methods
-    ]
-    apart = {
-        case: [m for m in methods if (case, m) not in results.cells] for case in results.cases() if case not in cases
-    }
-    lines += [f"{case} is not in the mean ranks: it lacks {', '.join(lacks)}" for case, lacks in apart.items()]
+    methods, every = results.ranked()[0], results.cases()
+    lines += [f"{m} was run on too few cases for a rank" for m in results.methods(every) if m not in methods]
+    for case in every:
+        lacks = [method for method in methods if (case, method) not in results.cells]
+        lines += [f"{case} is not in the mean ranks: it lacks {', '.join(lacks)}"] if lacks else []
     return "".join(f"- {line}\n" for line in lines)
 
 

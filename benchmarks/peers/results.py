@@ -52,10 +52,10 @@ class Results:
         return [method for method in self.order if any((case, method) in self.cells for case in cases)]
 
     def ranked(self) -> tuple[list[str], list[str]]:
-        """Methods that have at least half of the cases, and the cases that all of them have: those are ranked."""
+        """gbpl and the methods that have at least half of the cases, and the cases that all of them have."""
         cases = self.cases()
         count = {m: sum((case, m) in self.cells for case in cases) for m in self.methods(cases)}
-        methods = [m for m in count if 2 * count[m] >= len(cases)]
+        methods = [m for m in count if m == OURS or 2 * count[m] >= len(cases)]
         return methods, [case for case in cases if all((case, m) in self.cells for m in methods)]
 
     def ranks(self, case: str, methods: Sequence[str]) -> dict[str, float]:
