@@ -151,12 +151,15 @@ def notes(results: Results) -> str:
             where = ", ".join(f"{case} ({sum(r.note is not None for r in cell.records)})" for case, cell in told)
             lines.append(f"{method}, {count} of {fits} fits: {text}. {where}")
     lines += [f"{method} is not installable: {reason}" for method, reason in results.missing.items()]
-    lines += _fewer(results)
+    lines += _fewer(results) + _never(results)
     methods, every = results.ranked()[0], results.cases()
     lines += [f"{m} was run on too few cases for a rank" for m in results.methods(every) if m not in methods]
+    apart: dict[str, list[str]] = {}
     for case in every:
-        lacks = [method for method in methods if (case, method) not in results.cells]
-        lines += [f"{case} is not in the mean ranks: it lacks {', '.join(lacks)}"] if lacks else []
+        apart.setdefault(", ".join(m for m in methods if (case, m) not in results.cells), []).append(case)
+    lines += [
+        f"not in the mean ranks, for want of {lacks}: {', '.join(names)}" for lacks, names in apart.items() if lacks
+    ]
     return "".join(f"- {line}\n" for line in lines)
 
 
@@ -167,6 +170,14 @@ def _fewer(results: Results) -> list[str]:
         counts = [(len(cell.records), CASES[c].replications) for (c, m), cell in results.cells.items() if m == method]
         few = Counter(pair for pair in counts if pair[0] < pair[1])
         if few:
-            told = [f"{done} of {asked} in {cases} cases" for (done, asked), cases in sorted(few.items(), reverse=True)]
+            told = [f"{done} of {asked} (cases: {cases})" for (done, asked), cases in sorted(few.items(), reverse=True)]
             lines.append(f"{method} has fewer replications than planned: {', '.join(told)}")
     return lines
+
+
+def _never(results: Results) -> list[str]:
+    """Methods and kinds of cases without any record."""
+    ran = {method for _, method in results.cells}
+    methods = [m for m in results.order if m not in ran and m not in results.missing]
+    kinds = [kind for kind in KINDS if not results.cases(kind)]
+    return [f"not run at all: {', '.join(names)}" for names in (methods, kinds) if names]
