@@ -15,8 +15,9 @@ import numpy as np
 from scipy.special import softmax
 
 from gbpl.datasets import BinaryDesign, MultiActionDesign, OneDimensionalDesign
+from gbpl.datasets.samples import unit_rows
 
-__all__ = ["CASES", "STUDIES", "Case", "Seen", "fresh", "sample"]
+__all__ = ["CASES", "STUDIES", "Case", "Seen", "Simple", "fresh", "sample"]
 
 FRESH_SEED = 10**6
 
@@ -46,6 +47,11 @@ class Simple:
             case "steps":
                 effect = np.where((x[:, 0] > 0) ^ (x[:, 1] > 0), 0.8, -0.8) + 0.4 * (x[:, 2] > 0.5)
                 return np.column_stack([base, base + effect])
+            case "xor":
+                return np.column_stack([base, base + np.where((x[:, 0] > 0) ^ (x[:, 1] > 0), 1.0, -1.0)])
+            case "linear-sine":  # x'w_a / 2 + sin(2 x'v_a) / 2, with unit vectors that never change
+                w, v = (unit_rows(self.n_actions, self.n_features, np.random.default_rng(key)).T for key in (101, 102))
+                return 0.5 * (x @ w + np.sin(2.0 * (x @ v)))
             case "tails":
                 return np.column_stack([base, base + np.sin(x[:, 0] + x[:, 1])])
             case "many":

@@ -1,14 +1,17 @@
-"""The cases that methods are compared on: designs with a known truth, and classification with one guess a row.
+"""The cases that methods are compared on.
 
-    binary/DGP{1,2,3}/{500,2000,8000}        two actions, 10 features, a logging index of strength 1 clipped at 0.05
-    binary/DGP{1,3}/3000                     the same, the sample size that figures are quoted for
-    multi/DGP{1,2,3}/{2000,8000}             five actions, the same strength, never clipped
-    weak/DGP2/6000                           two actions, strength 2.5, no clipping: weak overlap
-    digits, optdigits, vehicle               a random half to learn from, one guess a row, 1 if it is right
+    binary/DGP{1,2,3}/{500,2000,8000}   two actions, 10 features, a logging index of strength 1 clipped at 0.05
+    binary/DGP{1,3}/3000                the same, the sample size that figures are quoted for
+    multi/DGP{1,2,3}/{2000,8000}        five actions, the same strength, never clipped
+    weak/DGP2/6000                      two actions, strength 2.5, no clipping: weak overlap
+    xor, steps, linear-sine, ...        other designs, of benchmarks/designs.py
+    digits, letter, ...                 a random half to learn from, one guess a row, 1 if it is right
+    acic2016, ihdp-a, ...               outcomes of both or all actions that others made, one of them logged
+    trial/...                           a random half of a real trial to learn from, the other half as judge
+    speed/...                           the paper's designs again, for seconds alone
 
-Replication r draws its design, its logging policy and its rows with seed r. Regret is that of the chosen actions on
-test rows under the known conditional means: 10,000 fresh rows of a design, the other half of a classification, where it
-is the error rate.
+Replication r draws its design, its logging policy and its rows, or its halves, with seed r. README.md says what regret
+is in each kind.
 """
 
 from __future__ import annotations
@@ -16,105 +19,111 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from scipy.special import softmax
+from problems import (
+    TEST_ROWS,
+    TRAINING_ROWS,
+    Problem,
+    Simple,
+    Tables,
+    classification,
+    design,
+    file_trial,
+    simple,
+    table,
+    trial,
+)
 
-from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign, load
-from gbpl.datasets.samples import unit_rows
+from gbpl.datasets import BinaryDesign, MultiActionDesign
 
-__all__ = ["CASES", "Case", "Problem", "regret", "stored"]
+__all__ = ["CASES", "KINDS", "SPEED", "Case", "stored"]
 
-TEST_ROWS = 10_000
-FEW, MANY = 3, 5  # replications, of large cases and of the others
-LOG_STRENGTH = 0.5  # of the guesses at a class: the smallest chance of one is about 0.01
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Problem:
-    """What a method sees, and `outcome_mean`, the truth at the test rows, which it must not."""
-
-    x: np.ndarray  # row feature
-    action: np.ndarray  # row
-    outcome: np.ndarray  # row
-    propensity: np.ndarray  # row action: e_a(x), exact
-    x_test: np.ndarray  # test feature
-    propensity_test: np.ndarray  # test action: the logging policy is a known function
-    outcome_mean: np.ndarray  # test action
+FEW, MANY = 5, 10  # replications, of cases above 3,000 rows and of the others
+SPEED_REPLICATIONS = 2  # the first has what a library does at its first use
+SPEED_TEST_ROWS = 1_000
+PAPER, OTHER, CLASSES, SEMI, TRIAL, SPEED = KINDS = (
+    "the paper's designs", "other designs", "classification", "semi-synthetic", "real trials", "speed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A name, how many replications it has unless asked for, and how one is drawn from its seed and the data folder."""
+    """A name, a kind, how many replications it has unless asked for, and how one is drawn from its seed."""
 
     name: str
+    kind: str
     replications: int
-    draw: Callable[[int, Path | None], Problem]
+    draw: Callable[[int, Tables], Problem]
 
 
-def _design(kind: type, name: str, n: int, strength: float, clip: float, seed: int, _: Path | None) -> Problem:
-    design = kind(name, index_seed=seed)
-    log = LoggedDesign(design, strength=strength, clip=clip, index_seed=seed)
-    sample, fresh = log.sample(n, seed=seed), design.sample(TEST_ROWS, seed=10**6 + seed)
-    return Problem(
-        sample.x, sample.action, sample.outcome, sample.propensity, fresh.x, log.propensity(fresh.x), fresh.outcome_mean
-    )
+def _paper(folder: str, kind: type, name: str, n: int, strength: float = 1.0, clip: float = 0.05) -> Case:
+    draw = partial(design, kind, name, n, strength, clip, TEST_ROWS)
+    return Case(f"{folder}/{name}/{n}", PAPER, MANY if n <= 3000 else FEW, draw)
 
 
-@cache
-def _classes(name: str, data_dir: Path | None) -> tuple[np.ndarray, np.ndarray]:
-    """Features, and a column for each class, 1 where it is the row's."""
-    data = load(name, data_dir=data_dir)
-    return data.frame[data.features].to_numpy(np.float64), data.frame[data.outcomes].to_numpy(np.float64)
+def _speed(kind: type, n: int) -> Case:
+    draw = partial(design, kind, "DGP2", n, 1.0, 0.05, SPEED_TEST_ROWS)
+    return Case(f"speed/{n}", SPEED, SPEED_REPLICATIONS, draw)
 
 
-def _classification(name: str, seed: int, data_dir: Path | None) -> Problem:
-    """e_a(x) = exp(z'w_a / 2) / sum over b of exp(z'w_b / 2), as in `digits_logged`, but w_a from the seed.
-
-    z are the features less their means, over one scale for all, their root mean square; both of the training half.
-    """
-    x, right = _classes(name, data_dir)
-    split, index, guess = (np.random.default_rng([seed, key]) for key in range(3))
-    order = split.permutation(len(x))
-    train, test = np.array_split(order, 2)
-    centre = x[train].mean(axis=0)
-    scale = np.sqrt(np.mean((x[train] - centre) ** 2))
-    w = unit_rows(right.shape[1], x.shape[1], index)
-    propensity = softmax(LOG_STRENGTH * ((x - centre) / scale) @ w.T, axis=1)
-    u = guess.random((len(train), 1))
-    action = np.sum(u >= np.cumsum(propensity[train], axis=1)[:, :-1], axis=1)
-    return Problem(
-        x[train], action, right[train, action], propensity[train], x[test], propensity[test], right[test]
-    )  # fmt: skip
+def _simple(name: str, drawn: Simple, n: int, strength: float) -> Case:
+    return Case(f"{name}/{n}", OTHER, MANY, partial(simple, drawn, n, strength))
 
 
-def _case(folder: str, kind: type, name: str, n: int, strength: float = 1.0, clip: float = 0.05) -> Case:
-    draw = partial(_design, kind, name, n, strength, clip)
-    return Case(f"{folder}/{name}/{n}", MANY if n <= 3000 else FEW, draw)
+def _table(source: str, kind: str, settings: int = 1, n: int = TRAINING_ROWS) -> Case:
+    return Case(source, kind, MANY, partial(table, source, settings, n))
 
 
-DESIGNS = ("DGP1", "DGP2", "DGP3")
+def _file_trial(name: str, outcome: str | None = None) -> Case:
+    label = name.removesuffix("_covariates") if outcome is None else f"{name}-{outcome}"
+    return Case(f"trial/{label}", TRIAL, MANY, partial(file_trial, name, outcome))
+
+
+NAMES = ("DGP1", "DGP2", "DGP3")
 CASES = {
     case.name: case
     for case in (
-        *(_case("binary", BinaryDesign, name, n) for name in DESIGNS for n in (500, 2000, 8000)),
-        *(_case("binary", BinaryDesign, name, 3000) for name in ("DGP1", "DGP3")),
-        *(_case("multi", MultiActionDesign, name, n) for name in DESIGNS for n in (2000, 8000)),
-        _case("weak", BinaryDesign, "DGP2", 6000, strength=2.5, clip=0.0),
-        *(Case(name, MANY, partial(_classification, name)) for name in ("digits", "optdigits", "vehicle")),
+        *(_paper("binary", BinaryDesign, name, n) for name in NAMES for n in (500, 2000, 8000)),
+        *(_paper("binary", BinaryDesign, name, 3000) for name in ("DGP1", "DGP3")),
+        *(_paper("multi", MultiActionDesign, name, n) for name in NAMES for n in (2000, 8000)),
+        _paper("weak", BinaryDesign, "DGP2", 6000, strength=2.5, clip=0.0),
+        _simple("xor", Simple("xor", 2), 1000, 1.0),
+        _simple("steps", Simple("steps", 2), 1000, 1.0),
+        _simple("linear-sine", Simple("linear-sine", 10, n_features=10), 2000, 1.0),
+        _simple("constant-effect", Simple("constant", 2), 1500, 0.0),
+        _simple("weak-effect", Simple("weak", 3), 1500, 0.0),
+        _simple("rates", Simple("rates", 3), 1500, 0.0),
+        _simple("heavy-tails", Simple("tails", 2, noise="tails"), 1500, 0.0),
+        *(Case(name, CLASSES, MANY, partial(classification, name)) for name in ("digits", "optdigits", "vehicle")),
+        *(_table(name, CLASSES) for name in ("satimage", "pendigits", "letter", "segment", "vowel")),
+        _table("warfarin", SEMI),
+        _table("acic2016", SEMI, settings=10),
+        _table("ihdp-a", SEMI, settings=10),
+        _table("ihdp-b", SEMI, settings=10),
+        _table("causalml-2", SEMI, settings=10, n=1000),
+        _table("causalml-4", SEMI, settings=10, n=1000),
+        _table("doubleml", SEMI, settings=10, n=1000),
+        _file_trial("nsw"),
+        _file_trial("jtpa_covariates"),
+        _file_trial("hillstrom", "visit"),
+        _file_trial("hillstrom", "spend"),
+        *(Case(f"trial/{name}", TRIAL, MANY, partial(trial, name)) for name in ("star", "rand")),
+        *(_speed(BinaryDesign, n) for n in (500, 3000, 20_000)),
+        _speed(MultiActionDesign, 8000),
     )
 }
 
 
-def stored(case: Case, seed: int, folder: Path, data_dir: Path | None) -> tuple[Path, Path]:
+def stored(case: Case, seed: int, folder: Path, tables: Tables) -> tuple[Path, Path]:
     """Two files, drawn if they are not there: what methods see, and the truth at the test rows."""
     seen, truth = (folder / kind / case.name / f"{seed}.npz" for kind in ("problems", "truths"))
     if not (seen.exists() and truth.exists()):
-        problem = case.draw(seed, data_dir)
+        problem = case.draw(seed, tables)
         names = ("x", "action", "outcome", "propensity", "x_test", "propensity_test")
-        _save(truth, outcome_mean=problem.outcome_mean)
+        _save(truth, outcome_mean=problem.outcome_mean, best=np.array(problem.best))
         _save(seen, **{name: getattr(problem, name) for name in names})
     return seen, truth
 
@@ -125,14 +134,3 @@ def _save(path: Path, **arrays: np.ndarray) -> None:
     part = path.with_suffix(".part.npz")
     np.savez(part, **arrays)
     os.replace(part, path)
-
-
-def regret(action: np.ndarray, outcome_mean: np.ndarray) -> float:
-    """mean over rows of max_a gamma_a(x) - gamma of the action chosen."""
-    rows, count = outcome_mean.shape
-    if action.shape != (rows,) or not np.isin(action, np.arange(count)).all():
-        raise ValueError(
-            f"a method must choose one of 0 to {count - 1} for each of {rows} rows, got shape {action.shape} with "
-            f"values such as {np.unique(action)[:4].tolist()}; give columns of the propensities"
-        )
-    return float(np.mean(outcome_mean.max(axis=1) - outcome_mean[np.arange(rows), action.astype(np.int64)]))

@@ -12,7 +12,6 @@ from pathlib import Path
 __all__ = ["NotInstallableError", "environment", "failure", "variables"]
 
 REQUIREMENTS = Path(__file__).resolve().parent / "requirements"
-SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 class NotInstallableError(Exception):
@@ -58,9 +57,9 @@ def _outside() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 
 
-def variables(ours: bool) -> dict[str, str]:
-    """For a family's process: only that of gbpl sees this checkout."""
-    return _outside() | ({"PYTHONPATH": str(SOURCE)} if ours else {})
+def variables(source: Path | None) -> dict[str, str]:
+    """For a family's process: only that of gbpl sees a checkout, by the path of its source."""
+    return _outside() | ({} if source is None else {"PYTHONPATH": str(source)})
 
 
 def _reason(log: Path) -> str:

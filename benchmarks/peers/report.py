@@ -1,165 +1,183 @@
-"""The table of regrets and seconds, the ranks of the methods, and how far gbpl is from the best of the others."""
+"""Tables of regret and seconds by kind of case, ranks, and how far gbpl is from the best of the others and before."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import rankdata
+from cases import CASES, KINDS, SPEED
+from records import OURS_VALUED
+from results import Distance, Results
 
-__all__ = ["OURS", "Record", "table"]
-
-OURS = "gbpl"
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What became of one replication: regret and seconds, or the last line of an error."""
-
-    case: str
-    method: str
-    replication: int
-    regret: float | None = None
-    seconds: float | None = None
-    error: str | None = None
-
-    def line(self) -> dict[str, Any]:
-        """Without what there is not."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
-
-    def __str__(self) -> str:
-        told = self.error if self.regret is None else f"regret {self.regret:.4f}, {self.seconds:.2f} s"
-        return f"{self.case} {self.replication} {self.method}: {told}"
+__all__ = ["distances", "from_before", "notes", "ranks", "regrets", "speed", "table"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The replications of one method on one case."""
-
-    records: tuple[Record, ...]
-
-    @property
-    def error(self) -> str | None:
-        """A method that fails in one replication has failed: the mean of the others is that of easier ones."""
-        errors = [record.error for record in self.records if record.error is not None]
-        return f"failed in {len(errors)} of {len(self.records)}: {errors[0]}" if errors else None
-
-    @property
-    def regrets(self) -> dict[int, float]:
-        return {record.replication: record.regret for record in self.records if record.regret is not None}
-
-    @property
-    def mean(self) -> float:
-        return np.inf if self.error else float(np.mean(list(self.regrets.values())))
-
-    @property
-    def se(self) -> float:
-        return standard_error(np.array(list(self.regrets.values())))
-
-    @property
-    def seconds(self) -> float:
-        return float(np.median([record.seconds for record in self.records if record.seconds is not None]))
-
-
-def standard_error(values: np.ndarray) -> float:
-    """Of the mean; not a number for a single value."""
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
-
-
-Cells = Mapping[tuple[str, str], Cell]
-
-
-def table(records: Sequence[Record], cases: Sequence[str], methods: Sequence[str], missing: Mapping[str, str]) -> str:
-    """Markdown. `missing` has the methods that could not be installed, with the reason."""
-    cells: dict[tuple[str, str], Cell] = {}
-    for case in cases:
-        for method in methods:
-            found = sorted((r for r in records if (r.case, r.method) == (case, method)), key=lambda r: r.replication)
-            if found:
-                cells[case, method] = Cell(tuple(found))
-    cases = [case for case in cases if any((case, method) in cells for method in methods)]
-    methods = [m for m in methods if m in missing or any((case, m) in cells for case in cases)]
-    if not cases:
+def table(results: Results) -> str:
+    """Everything as Markdown."""
+    if not results.cases() and not results.cases(SPEED):
         return "No results yet.\n"
-    return "\n".join([_regrets(cells, cases, methods, missing), _ranks(cells, cases, methods), _ours(cells, cases)])
+    parts = [f"## {kind.capitalize()}\n\n{regrets(results, kind)}" for kind in KINDS[:-1] if results.cases(kind)]
+    head = (
+        "Mean regret (standard error) and median CPU seconds of fit and prediction; the smallest regret in bold.\n"
+        "A method with fewer replications (of 5) is compared in those that it has.\n"
+    )
+    rest = [
+        ("Mean ranks", ranks(results)), ("gbpl less the best of the others", distances(results)),
+        ("gbpl less its earlier self", from_before(results)), ("Speed", speed(results)), ("Notes", notes(results)),
+    ]  # fmt: skip
+    return "\n".join([head, *parts, *(f"## {title}\n\n{text}" for title, text in rest if text)])
 
 
-def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+def rows(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    every = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in every) + "\n"
 
 
-def _regrets(cells: Cells, cases: Sequence[str], methods: Sequence[str], missing: Mapping[str, str]) -> str:
-    """A row a case, a column a method; what went wrong in notes below, where it does not widen the columns."""
-    notes: list[str] = []
-    rows = []
+def number(value: float, sign: str = "") -> str:
+    """Four decimals, or four digits of what is large."""
+    return f"{value:{sign}.4f}" if abs(value) < 10 else f"{value:{sign}.4g}"
+
+
+def regrets(results: Results, kind: str, short: bool = False) -> str:
+    """A row a case, a column a method. `short`: means alone, those within a standard error of the best in italics."""
+    cases = results.cases(kind)
+    methods = [m for m in results.order if m in results.missing or m in results.methods(cases)]
+    lines = []
     for case in cases:
-        here = {method: cells[case, method] for method in methods if (case, method) in cells}
-        count, best = max(len(cell.records) for cell in here.values()), min(cell.mean for cell in here.values())
-        row = [case, str(count)]
+        here = {method: results.cells[case, method] for method in methods if (case, method) in results.cells}
+        count, best = max(len(cell.records) for cell in here.values()), results.best(case)
+        line = [case, str(count)]
         for method in methods:
             if method not in here:
-                row.append("not installable" if method in missing else "")
+                line.append("not installable" if method in results.missing else "")
                 continue
             cell = here[method]
-            if cell.error:
-                notes.append(f"{method} on {case} {cell.error}")
-                row.append("failed")
-                continue
-            shown = f"{cell.mean:.4f}"
-            shown = f"**{shown}**" if cell.mean == best else shown
-            few = "" if len(cell.records) == count else f", of {len(cell.records)}"
-            row.append(f"{shown} ({cell.se:.4f}{few}) {cell.seconds:.1f} s")
-        rows.append(row)
-    notes += [f"{method} is not installable: {reason}" for method, reason in missing.items()]
-    head = "Mean regret (standard error) and median seconds of fit and prediction; the smallest regret in bold.\n\n"
-    below = "".join(f"- {note}\n" for note in notes)
-    return head + _rows(["case", "replications", *methods], rows) + "\n" + (f"\n{below}" if below else "")
+            mark = "**" if method == best else "*" if short and results.near(case, method) else ""
+            shown = "failed" if cell.error else f"{mark}{number(cell.mean)}{mark}"
+            of = "" if len(cell.records) == count else f"of {len(cell.records)}"
+            if short or cell.error:
+                line.append(f"{shown} ({of})" if of else shown)
+            else:
+                line.append(f"{shown} ({number(cell.se)}{of and ', '}{of}) {cell.cpu_seconds:.1f} s")
+        lines.append(line)
+    return rows(["case", "replications", *methods], lines)
 
 
-def _ranks(cells: Cells, cases: Sequence[str], methods: Sequence[str]) -> str:
-    """Mean rank over the cases that every method has been run on. One that fails on a case is last there."""
-    ran = [method for method in methods if any((case, method) in cells for case in cases)]
-    common = [case for case in cases if all((case, method) in cells for method in ran)]
-    if not common:
+def ranks(results: Results) -> str:
+    """Mean rank over all cases and by kind. A method that fails on a case is last there; ties share their mean rank."""
+    methods, cases = results.ranked()
+    if not cases:
         return "No case has been run by every method: no ranks yet.\n"
-    ranks = np.mean([rankdata([cells[case, method].mean for method in ran], method="max") for case in common], axis=0)
-    rows = []
-    for i in np.argsort(ranks, kind="stable"):
-        done = [cells[case, ran[i]] for case in common]
-        failed = any(cell.error for cell in done)
-        rows.append([ran[i], f"{ranks[i]:.2f}", "failed" if failed else f"{sum(cell.seconds for cell in done):.1f}"])
-    head = (
-        f"Mean rank by regret over the {len(common)} cases that every method has, and its median seconds, summed.\n\n"
-    )
-    return head + _rows(["method", "mean rank", "seconds"], rows) + "\n"
+    by_kind = {kind: [case for case in results.cases(kind) if case in cases] for kind in KINDS[:-1]}
+    kinds = [kind for kind in KINDS[:-1] if by_kind[kind]]
+    by_case = {case: list(results.ranks(case, methods).values()) for case in cases}
+    means = {kind: np.mean([by_case[case] for case in by_kind[kind]], axis=0) for kind in kinds}
+    overall = np.mean(list(by_case.values()), axis=0)
+    lines = []
+    for i in np.argsort(overall, kind="stable"):
+        done = [results.cells[case, methods[i]] for case in cases]
+        near = sum(results.near(case, methods[i]) for case in cases)
+        spent = "failed" if any(cell.error for cell in done) else f"{sum(cell.cpu_seconds for cell in done):.1f}"
+        parts = [f"{means[kind][i]:.2f}" for kind in kinds]
+        lines.append([methods[i], f"{overall[i]:.2f}", *parts, f"{near} of {len(cases)}", spent])
+    counts = [f"{kind} ({len(by_kind[kind])})" for kind in kinds]
+    head = [
+        "method",
+        f"mean rank ({len(cases)} cases)",
+        *counts,
+        "within a standard error of the best",
+        "CPU seconds, medians summed",
+    ]
+    return rows(head, lines)
 
 
-def _ours(cells: Cells, cases: Sequence[str]) -> str:
-    """gbpl less the best of the others, in the standard error of the paired difference and of two independent means."""
-    rows = []
-    for case in cases:
-        others = {m: cell for (c, m), cell in cells.items() if c == case and m != OURS and not cell.error}
-        ours = cells.get((case, OURS))
-        if ours is None or ours.error or not others:
-            continue
-        name = min(others, key=lambda method: others[method].mean)
-        best, mine = others[name].regrets, ours.regrets
-        paired = np.array([mine[number] - best[number] for number in sorted(mine.keys() & best.keys())])
-        if len(paired) < 2:
-            continue
-        apart, error, unpaired = float(paired.mean()), standard_error(paired), float(np.hypot(ours.se, others[name].se))
-        rows.append(
-            [case, name, f"{apart:+.4f}", f"{error:.4f}", f"{_ratio(apart, error)}", f"{_ratio(apart, unpaired)}"]
-        )
-    if not rows:
-        return "gbpl has not been run beside another method in two replications: no distances yet.\n"
-    head = "gbpl less the best of the others, picked by these same figures: it looks a little better than it is.\n\n"
-    columns = ["case", "best of the others", "difference", "paired se", "in paired se", "in se of both means"]
-    return head + _rows(columns, rows) + "\n"
+def distances(results: Results) -> str:
+    """gbpl less the best of the others."""
+    lines = [
+        [each.case, each.other, number(each.theirs), number(each.mean, "+"), number(each.se), _ratio(each), _word(each)]
+        for each in results.distances()
+    ]
+    head = ["case", "best of the others", "its regret", "gbpl less that", "paired se", "in se", "gbpl is"]
+    return rows(head, lines) if lines else "gbpl has not been run beside another method in two replications.\n"
 
 
-def _ratio(value: float, error: float) -> str:
-    return f"{value / error:+.1f}" if error > 0 else "-"
+def from_before(results: Results) -> str:
+    """gbpl less its earlier self; nothing where there are no earlier records."""
+    lines = [
+        [
+            each.case,
+            number(each.theirs),
+            number(each.mean, "+"),
+            number(each.se),
+            _ratio(each),
+            _word(each, "higher", "lower"),
+        ]
+        for each in results.from_before()
+    ]
+    return rows(["case", "before", "now less before", "paired se", "in se", "regret is"], lines) if lines else ""
+
+
+def _word(each: Distance, behind: str = "behind", ahead: str = "ahead") -> str:
+    return behind if each.behind else ahead if each.ahead else "level"
+
+
+def _ratio(each: Distance) -> str:
+    return f"{each.mean / each.se:+.1f}" if each.se > 0 else "-"
+
+
+def speed(results: Results) -> str:
+    """CPU seconds after the first fit of a process, and by the clock of the first fit of gbpl with its value."""
+    spent = results.later_seconds()
+    methods = [m for m in results.order if any(m in by_method for by_method in spent.values())]
+    lines = []
+    for n, by_method in spent.items():
+        first = results.cells.get((f"speed/{n}", OURS_VALUED))
+        clock = "" if first is None or first.error else f"{first.records[0].seconds:.1f}"
+        lines.append([f"{n:,}", *(f"{by_method[m]:.2f}" if m in by_method else "" for m in methods), clock])
+    return rows(["n", *methods, f"first fit of {OURS_VALUED}, by the clock"], lines) if lines else ""
+
+
+def notes(results: Results) -> str:
+    """What failed, what a method said of its own fits, what could not be installed, what was not run everywhere."""
+    lines = [f"{method} on {case} {cell.error}" for (case, method), cell in results.cells.items() if cell.error]
+    for method in results.order:
+        told = [(case, cell) for (case, m), cell in results.cells.items() if m == method and cell.note]
+        if told:
+            count = sum(record.note is not None for _, cell in told for record in cell.records)
+            fits = sum(len(cell.records) for (_, m), cell in results.cells.items() if m == method)
+            text = next(record.note for record in told[0][1].records if record.note)
+            where = ", ".join(f"{case} ({sum(r.note is not None for r in cell.records)})" for case, cell in told)
+            lines.append(f"{method}, {count} of {fits} fits: {text}. {where}")
+    lines += [f"{method} is not installable: {reason}" for method, reason in results.missing.items()]
+    lines += _fewer(results) + _never(results)
+    methods, every = results.ranked()[0], results.cases()
+    lines += [f"{m} was run on too few cases for a rank" for m in results.methods(every) if m not in methods]
+    apart: dict[str, list[str]] = {}
+    for case in every:
+        apart.setdefault(", ".join(m for m in methods if (case, m) not in results.cells), []).append(case)
+    lines += [
+        f"not in the mean ranks, for want of {lacks}: {', '.join(names)}" for lacks, names in apart.items() if lacks
+    ]
+    return "".join(f"- {line}\n" for line in lines)
+
+
+def _fewer(results: Results) -> list[str]:
+    """How many cases have fewer replications of a method than they should."""
+    lines = []
+    for method in results.order:
+        counts = [(len(cell.records), CASES[c].replications) for (c, m), cell in results.cells.items() if m == method]
+        few = Counter(pair for pair in counts if pair[0] < pair[1])
+        if few:
+            told = [f"{done} of {asked} (cases: {cases})" for (done, asked), cases in sorted(few.items(), reverse=True)]
+            lines.append(f"{method} has fewer replications than planned: {', '.join(told)}")
+    return lines
+
+
+def _never(results: Results) -> list[str]:
+    """Methods and kinds of cases without any record."""
+    ran = {method for _, method in results.cells}
+    methods = [m for m in results.order if m not in ran and m not in results.missing]
+    kinds = [kind for kind in KINDS if not results.cases(kind)]
+    return [f"not run at all: {', '.join(names)}" for names in (methods, kinds) if names]

@@ -1,7 +1,7 @@
 """Regret and seconds of gbpl beside other policy learners, on fixed cases: one command from nothing to the table.
 
     python benchmarks/peers/run.py --out DIR [--cases ...] [--methods ...] [--replications N] [--data-dir FOLDER]
-                                   [--jobs 1] [--report-only]
+                                   [--jobs 1] [--report-only] [--page docs/peers.md] [--before records.jsonl]
 
 DIR takes everything: the environments of the peers, the problems, the log of each process, and a line for each case,
 replication and method in records.jsonl, which is never computed again; then table.md, also printed. A run can be
@@ -15,7 +15,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -23,53 +23,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from cases import CASES, Case, regret, stored
+from cases import CASES, SPEED, Case, stored
 from environments import NotInstallableError, environment, failure, variables
-from report import OURS, Record, table
+from packages import Packages
+from page import page
+from problems import Tables, regret
+from records import OURS, OURS_VALUED, Record, Records, by_cell
+from report import table
+from results import Results
 
 HERE = Path(__file__).resolve().parent
-FAMILIES = {  # an environment and a script each, and its methods in the order of the table
-    "ours": (OURS,),
-    "plugins": ("forest", "boosting", "mlp", "linear"),
-    "econml": ("econml-forest", "econml-tree"),
-    "causalml": ("causalml-dr", "causalml-x"),
-    "obp": ("obp-ipw-logistic", "obp-ipw-forest"),
+FAMILIES = {  # an environment each; its script, and its methods in the order of the tables
+    "ours": ("ours.py", (OURS, OURS_VALUED)),
+    "plugins": ("plugins.py", ("forest", "boosting", "boosting-tuned", "mlp", "linear")),
+    "econml": ("econml_policies.py", ("econml-forest", "econml-tree", "econml-causal-forest")),
+    "causalml": ("causalml_policies.py", ("causalml-dr", "causalml-x")),
+    "obp": ("obp_policies.py", ("obp-ipw-logistic", "obp-ipw-forest", "obp-neural-dr")),
+    "perpetual": ("perpetual_policies.py", ("perpetual-ipw", "perpetual-aipw")),
 }
-SCRIPTS = {
-    "ours": "ours.py",
-    "plugins": "plugins.py",
-    "econml": "econml_policies.py",
-    "causalml": "causalml_policies.py",
-    "obp": "obp_policies.py",
-}
+TIMED = (OURS, OURS_VALUED, "econml-forest", "forest")  # all that the cases of speed have, and no other has the value
 DRAWING = threading.Lock()  # two methods may want a problem of one case at once
-METHODS = {method: family for family, methods in FAMILIES.items() for method in methods}
-
-
-class Records:
-    """Lines of DIR/records.jsonl, by case, method and replication. Threads may add."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.lock = path, threading.Lock()
-        self.found: dict[tuple[str, str, int], Record] = {}
-        if path.exists():
-            for line in path.read_text().splitlines():
-                self._keep(Record(**json.loads(line)))
-
-    def _keep(self, record: Record) -> None:
-        self.found[record.case, record.method, record.replication] = record
-
-    def add(self, record: Record) -> None:
-        with self.lock:
-            self._keep(record)
-            with self.path.open("a") as lines:
-                print(json.dumps(record.line()), file=lines)
-            print(record, flush=True)
+METHODS = {method: family for family, (_, methods) in FAMILIES.items() for method in methods}
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Replications of a case that one process of a method does, one after the other."""
+    """Replications of a case that a method does, one after the other."""
 
     case: Case
     method: str
@@ -81,39 +60,69 @@ def left(asked: argparse.Namespace, records: Records) -> Iterator[Work]:
     for case in asked.cases:
         numbers = range(case.replications if asked.replications is None else asked.replications)
         for method in asked.methods:
+            if method not in TIMED if case.kind == SPEED else method == OURS_VALUED:
+                continue
             todo = tuple(number for number in numbers if (case.name, method, number) not in records.found)
             if todo:
                 yield Work(case, method, todo)
 
 
-def do(work: Work, interpreter: Path, asked: argparse.Namespace, records: Records) -> None:
-    """Run a method on its replications. A process that dies costs the replication it was at; another does the rest."""
-    family, process = METHODS[work.method], None
-    log = asked.out / "logs" / work.case.name / f"{work.method}.log"
+class Processes:
+    """A process for each family and thread, started when it is first asked and kept for all its cases."""
+
+    def __init__(self, interpreters: Mapping[str, Path], asked: argparse.Namespace) -> None:
+        self.interpreters, self.asked = interpreters, asked
+        self.running: dict[tuple[str, int], subprocess.Popen[str]] = {}
+
+    def answer(self, family: str, job: dict[str, Any]) -> dict[str, Any]:
+        """A process that dies costs the job it was at; the next job has another."""
+        key = family, threading.get_ident()
+        if key not in self.running:
+            self.running[key] = self._start(family)
+        answer = asked_of(self.running[key], job)
+        if answer is None:
+            status = self.running.pop(key).wait()
+            return {"error": f"the process ended with exit status {status}: see logs/{family}.log"}
+        return answer
+
+    def _start(self, family: str) -> subprocess.Popen[str]:
+        log = self.asked.out / "logs" / f"{family}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as output:
+            return subprocess.Popen(
+                [str(self.interpreters[family]), str(HERE / "methods" / FAMILIES[family][0])],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True, bufsize=1,
+                env=variables(self.asked.gbpl_source if family == "ours" else None),
+            )  # fmt: skip
+
+    def end(self, family: str | None = None) -> None:
+        """This thread's process of a family; all processes without one."""
+        keys = list(self.running) if family is None else [(family, threading.get_ident())]
+        for key in keys:
+            if key in self.running:
+                self.running.pop(key).communicate()
+
+
+def do(work: Work, processes: Processes, asked: argparse.Namespace, records: Records) -> None:
+    """Run a method on its replications, for speed in a process of its own: its first fit is that of a fresh process."""
+    family = METHODS[work.method]
     chosen = asked.out / "chosen" / work.case.name / work.method
-    for folder in (log.parent, chosen):
-        folder.mkdir(parents=True, exist_ok=True)
-    with log.open("a") as output:
-        for number in work.replications:
-            with DRAWING:
-                problem, truth = stored(work.case, number, asked.out, asked.data_dir)
-            if process is None:
-                process = subprocess.Popen(
-                    [str(interpreter), str(HERE / "methods" / SCRIPTS[family])],
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, text=True, bufsize=1,
-                    env=variables(ours=family == "ours"),
-                )  # fmt: skip
-            answer_file = chosen / f"{number}.npz"
-            job = {"method": work.method, "problem": str(problem), "chosen": str(answer_file), "seed": number}
-            answer = asked_of(process, job)
-            if answer is None:
-                answer = {"error": f"the process ended with exit status {process.wait()}: see {log.name}"}
-                process = None
-            elif "seconds" in answer:
-                answer |= judged(answer_file, truth)
-            records.add(Record(work.case.name, work.method, number, **answer))
-        if process is not None:
-            process.communicate()
+    chosen.mkdir(parents=True, exist_ok=True)
+    if work.case.kind == SPEED:
+        processes.end(family)
+    for number in work.replications:
+        with DRAWING:
+            try:
+                problem, truth = stored(work.case, number, asked.out, asked.tables)
+            except (NotInstallableError, FileNotFoundError) as error:
+                print(f"{work.case.name} cannot be drawn: {error}", flush=True)
+                return
+        answer_file = chosen / f"{number}.npz"
+        job = {"method": work.method, "problem": str(problem), "chosen": str(answer_file), "seed": number}
+        answer = processes.answer(family, job)
+        if "seconds" in answer:
+            answer |= judged(answer_file, truth)
+        records.add(Record(work.case.name, work.method, number, **answer))
 
 
 def asked_of(process: subprocess.Popen[str], job: dict[str, Any]) -> dict[str, Any] | None:
@@ -131,9 +140,9 @@ def asked_of(process: subprocess.Popen[str], job: dict[str, Any]) -> dict[str, A
 def judged(chosen: Path, truth: Path) -> dict[str, Any]:
     with np.load(chosen) as answer, np.load(truth) as known:
         try:
-            return {"regret": regret(answer["action"], known["outcome_mean"])}
+            return {"regret": regret(answer["action"], known["outcome_mean"], float(known["best"]))}
         except ValueError as error:
-            return {"seconds": None, "error": str(error)}
+            return {"seconds": None, "cpu_seconds": None, "error": str(error)}
 
 
 def interpreters(asked: argparse.Namespace, work: Sequence[Work]) -> dict[str, Path]:
@@ -155,14 +164,16 @@ def run(asked: argparse.Namespace, records: Records) -> None:
     work = list(left(asked, records))
     ready = interpreters(asked, work)
     todo = [each for each in work if METHODS[each.method] in ready]
+    processes = Processes(ready, asked)
     with ThreadPoolExecutor(asked.jobs) as pool:
-        started = [pool.submit(do, each, ready[METHODS[each.method]], asked, records) for each in todo]
+        started = [pool.submit(do, each, processes, asked, records) for each in todo]
         try:
             for future in started:
                 future.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+    processes.end()
 
 
 def matching(name: str, patterns: Sequence[str] | None, known: Sequence[str]) -> list[str]:
@@ -178,11 +189,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cases", nargs="+", help="names or patterns such as 'binary/*/500'")
     parser.add_argument("--methods", nargs="+", help="names or patterns such as 'econml-*'")
-    parser.add_argument("--replications", type=int, help="10 up to n = 3000 and of classification, else 5")
+    parser.add_argument("--replications", type=int, help="10 up to 3,000 rows to learn from, else 5")
     parser.add_argument("--data-dir", type=Path, default=HERE.parents[2] / "shared" / "data")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once; seconds are only fair with 1")
     parser.add_argument("--report-only", action="store_true")
+    parser.add_argument("--page", type=Path, help="also write the page of the documentation there")
+    parser.add_argument("--before", type=Path, help="records.jsonl of an earlier gbpl, to compare with")
     parser.add_argument("--gbpl-python", default=sys.executable, help="with the dependencies of gbpl")
+    parser.add_argument("--gbpl-source", type=Path, default=HERE.parents[1] / "src", help="of another checkout")
     parser.add_argument("--peer-python", default=sys.executable, help="3.11, to make the environments of the peers")
     asked = parser.parse_args()
     for name in ("replications", "jobs"):
@@ -190,7 +204,12 @@ def arguments() -> argparse.Namespace:
             parser.error(f"--{name} must be at least 1, got {getattr(asked, name)}; leave it out for the default")
     asked.cases = [CASES[name] for name in matching("cases", asked.cases, list(CASES))]
     asked.methods = matching("methods", asked.methods, list(METHODS))
-    asked.out = asked.out.resolve()
+    for name in ("before", "gbpl_source"):
+        given = getattr(asked, name)
+        if given is not None and not given.exists():
+            parser.error(f"--{name.replace('_', '-')} must exist, got {given}; leave it out for the default")
+    asked.out, asked.gbpl_source = asked.out.resolve(), asked.gbpl_source.resolve()
+    asked.tables = Tables(asked.data_dir, Packages(asked.out, asked.peer_python))
     return asked
 
 
@@ -202,8 +221,12 @@ def main() -> None:
         run(asked, records)
     missing = {family: failure(family, asked.out / "envs") for family in FAMILIES}
     failed = {method: reason for method, family in METHODS.items() if (reason := missing[family]) is not None}
-    text = table(list(records.found.values()), list(CASES), list(METHODS), failed)
+    before = by_cell(Records(asked.before).found.values()) if asked.before else {}
+    results = Results(by_cell(records.found.values()), list(METHODS), failed, before)
+    text = table(results)
     (asked.out / "table.md").write_text(text)
+    if asked.page is not None:
+        asked.page.write_text(page(results))
     print(text)
 
 
