@@ -86,7 +86,7 @@ def test_parameters_go_in_and_out() -> None:
         "validation_fraction": 0.3, "actions": ["a", "b"], "fit_config": config, "random_state": 4, "device": "cpu",
         "progress": False, "pseudo_outcome": "ipw", "outcome_model": MLP(hidden=(5,)), "correction": 0.5,
         "nuisance_folds": 3, "nuisance_repeats": 2, "clip": 0.03, "confounding": 1.5, "confounding_baseline": "a",
-        "outliers": "keep",
+        "outliers": "keep", "zeta_selection": "reduced_loss",
     }  # fmt: skip
     policy = GBPLNet(**given)
     assert set(GBPLNet().get_params()) == set(given)

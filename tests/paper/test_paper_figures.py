@@ -193,7 +193,7 @@ def test_coverage_counts_the_trials_whose_interval_holds_the_target() -> None:
     ax = panels.coverage_panel(panel(), records, spec.cases, spec.rows[0])
     shown = bars(ax)
     assert len(shown) == 2, "no line for an eta without records"
-    for label, share, trials in (("η = 1", 2 / 4, 4), ("gbpl default\n(η auto)", 2 / 3, 3)):
+    for label, share, trials in (("η = 1", 2 / 4, 4), ("gbpl default\n(its own target)", 2 / 3, 3)):
         points, ends = shown[label]
         assert_allclose(points[:, 1], share)
         assert_allclose(points[:, 0], catalog.LEVELS, atol=0.02)

@@ -200,7 +200,7 @@ def coverage_panel(ax: Axes, records: Records, etas: Sequence[str], row: Row) ->
     """
     levels = np.array(catalog.LEVELS)
     lines = [(eta, row, f"η = {eta}", *ETA_INK[eta]) for eta in etas]
-    lines.append(("auto", catalog.DEFAULT, f"{catalog.DEFAULT[0]}\n(η auto)", *INK[catalog.DEFAULT[0]]))
+    lines.append(("auto", catalog.DEFAULT, f"{catalog.DEFAULT[0]}\n(its own target)", *INK[catalog.DEFAULT[0]]))
     ax.plot([levels[0], 1.0], [levels[0], 1.0], color=GREY, linestyle="--", linewidth=1.2, zorder=1, label="nominal")
     shifts = SHIFT * (np.arange(len(lines)) - (len(lines) - 1) / 2.0)
     for (case, which, label, color, mark), shift in zip(lines, shifts, strict=True):

@@ -21,7 +21,7 @@ The boundaries, in the words of the sentences:
   pair counts, and nothing is corrected for picking it.
 - close to a level: a coverage that a study as large as the paper's could not tell from it: within 2 binomial standard
   errors of so many trials.
-- a number: the printed one within 2 standard errors of ours; z is what is left of the 2.
+- a number: the printed one within 2 standard errors of ours; z is what is left of the 2, so that any above zero agrees.
 """
 
 from __future__ import annotations
