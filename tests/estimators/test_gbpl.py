@@ -1,4 +1,4 @@
-"""GBPL: networks and forests in one committee, restated member by member, and everything that a policy has."""
+"""GBPL: networks, forests and curves in one committee, restated member by member, and everything that a policy has."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
 import gbpl.path.path
 import gbpl.study.options
-from gbpl import GBPL, MLP, FitConfig, ForestFeatures, FullFeedback, GBPLNet, PosteriorError, fit_many, load
+from gbpl import GBPL, MLP, FitConfig, ForestFeatures, FullFeedback, GBPLNet, PosteriorError, Splines, fit_many, load
 from gbpl.datasets import BinaryDesign
 from gbpl.fitting.apply import Mixed, Mixture, member_policies, one_member, taken
 from gbpl.path.out_of_fold import ZetaPath
@@ -29,8 +29,10 @@ from gbpl.study.decide_file import decide_file
 
 ROWS, FOLDS = 300, 2
 NETWORK, FOREST = MLP(hidden=(8,)), ForestFeatures(trees=12, depth=3, components=8)
+CURVES = Splines(knots=4, curve_sd=0.3)
 FAST = FitConfig(max_epochs=6, learning_rate=0.03)
-NAMES = {"MLP", "ForestFeatures"}
+THREE_WEIGHTS = {1: 0.4, 3: 0.3, 5: 0.3}  # of the entries of a path, each of another model
+NAMES = {"MLP", "ForestFeatures", "Splines"}
 
 
 def quick(**changes: Any) -> GBPL:
@@ -45,6 +47,7 @@ def small_models() -> Iterator[None]:
         patch.setattr(gbpl.estimators.gbplnet, "NETWORK", NETWORK)
         patch.setattr(gbpl.estimators.gbplnet, "WIDE", NETWORK)
         patch.setattr(gbpl.estimators.gbplnet, "BESIDE", (FOREST,))
+        patch.setattr(gbpl.estimators.gbplnet, "OPTIONAL", (CURVES,))
         patch.setattr(gbpl.nuisance.plan, "AUTO_NETWORKS", {"network": NETWORK, "relu network": NETWORK})
         patch.setattr(gbpl.nuisance.averaged, "TREES", 25)
         yield
@@ -85,13 +88,13 @@ def weighed(policy: Any, weights: dict[int, float], **data: Any) -> Any:
 @pytest.fixture(scope="module")
 def three() -> GBPL:
     """Outcomes of three actions are known."""
-    return weighed(quick(), {1: 0.6, 3: 0.4}, X=X, y=Y)
+    return weighed(quick(), THREE_WEIGHTS, X=X, y=Y)
 
 
 @pytest.fixture(scope="module")
 def logged() -> GBPL:
     """One of two actions was taken."""
-    return weighed(quick(), {1: 0.3, 3: 0.2, 4: 0.2, 6: 0.3}, **LOG)
+    return weighed(quick(), {1: 0.2, 3: 0.2, 4: 0.2, 6: 0.1, 7: 0.3}, **LOG)
 
 
 @pytest.fixture(params=["three", "logged"])
@@ -107,20 +110,21 @@ def test_the_committee_holds_both_models(policy: GBPL) -> None:
     assert set(path.model) == NAMES
     assert path.weight.sum() == pytest.approx(1.0)
     for name in NAMES:
-        assert 0.3 < sum(w for w, m in zip(path.weight, path.model, strict=True) if m == name) < 0.7
-    assert policy.model_ == Mixture((NETWORK, FOREST))
+        assert 0.2 < sum(w for w, m in zip(path.weight, path.model, strict=True) if m == name) < 0.7
+    assert policy.model_ == Mixture((NETWORK, FOREST, CURVES))
     assert isinstance(policy.params_, Mixed)
     counted = [m for w, m in zip(path.weight, path.model, strict=True) for _ in range(FOLDS) if w > 0.0]
     assert [type(policy.model_.models[owner]).__name__ for owner in policy.params_.owner] == counted
     assert len(policy.member_weights_) == len(counted)
 
 
-def test_networks_have_a_short_path_and_forests_fewer_zetas(three: GBPL, logged: GBPL) -> None:
+def test_networks_have_a_short_path_and_other_models_fewer_zetas(three: GBPL, logged: GBPL) -> None:
     relative = three.zeta_path_.zeta / three.outcome_scale_
-    assert_allclose(relative, [3.0, 1.0, 0.1, 3.0, 0.3])
-    assert list(three.zeta_path_.model) == ["MLP"] * 3 + ["ForestFeatures"] * 2
-    assert list(logged.zeta_path_.model) == ["MLP"] * 4 + ["ForestFeatures"] * 3  # the outcome model's table beside
-    assert_array_equal(logged.zeta_path_.correction, [1, 1, 1, 0, 1, 1, 0])
+    assert_allclose(relative, [3.0, 1.0, 0.1, 3.0, 0.3, 3.0, 0.3])
+    assert list(three.zeta_path_.model) == ["MLP"] * 3 + ["ForestFeatures"] * 2 + ["Splines"] * 2
+    logged_models = ["MLP"] * 4 + ["ForestFeatures"] * 3 + ["Splines"] * 3  # the outcome model's table beside
+    assert list(logged.zeta_path_.model) == logged_models
+    assert_array_equal(logged.zeta_path_.correction, [1, 1, 1, 0, 1, 1, 0, 1, 1, 0])
     by_hand = GBPLNet(model=NETWORK, committee=FOLDS, fit_config=FAST, random_state=0, progress=False).fit(X, Y)
     assert_allclose(by_hand.zeta_path_.zeta / by_hand.outcome_scale_, [10.0, 3.0, 1.0, 0.1, 0.001])  # alone
 
@@ -161,7 +165,7 @@ def test_probabilities_are_the_expected_effects_of_the_members_mixture(policy: G
 def test_members_are_taken_in_the_order_asked_for(policy: GBPL) -> None:
     owner = policy.params_.owner
     asked = [len(owner) - 1, 0, len(owner) // 2, 1, len(owner) - 1]
-    assert len(set(owner[asked])) == 2
+    assert len(set(owner[asked])) == 3
     chosen = taken(policy.params_, asked)
     assert_array_equal(chosen.owner, owner[asked])
     x = NEW.astype(np.float32)
@@ -183,7 +187,7 @@ def test_it_is_the_network_estimator_with_other_models(three: GBPL) -> None:
     assert "model" not in settings
     assert (GBPL().model, GBPL().outcome_model) == ("auto", "auto")
     plain = GBPLNet(model="auto", outcome_model="auto", **three.get_params())
-    same = weighed(plain, {1: 0.6, 3: 0.4}, X=X, y=Y)
+    same = weighed(plain, THREE_WEIGHTS, X=X, y=Y)
     assert_allclose(same.predict_proba(NEW), three.predict_proba(NEW), atol=1e-6)
 
 
@@ -275,7 +279,7 @@ def test_every_member_is_drawn(
     assert_allclose(chances.sum(axis=1), 1.0)
     outcomes = gains(NEW, len(policy.actions_))
     assert posterior.welfare(NEW, outcomes, draws=20).values.shape == (20,)
-    with pytest.raises(PosteriorError, match=r"several models \(ForestFeatures, MLP\), whose parameters do not stack"):
+    with pytest.raises(PosteriorError, match=r"several models \(.*, Splines\), whose parameters do not stack"):
         posterior.sample(5)
 
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad_vec
 from scipy.stats import norm
 
-from gbpl import FitConfig, GBPLNet, Linear, Splines
+from gbpl import Binary, FitConfig, GBPLNet, Linear, Member, Splines, fit_stack, load
 from gbpl.models.splines import spline_curves
 
 KNOTS = [3, 6, 9]
@@ -143,3 +143,40 @@ def test_a_sine_is_learned_better_than_by_a_linear_score() -> None:
 def test_settings_are_checked(knots: Any) -> None:
     with pytest.raises(ValueError, match=r"knots must be a whole number from 3 to 50, got .*; try 6"):
         Splines(knots=knots)
+
+
+@pytest.mark.parametrize("curve_sd", [0.0, -1.0, float("inf")])
+def test_the_prior_of_curves_is_checked(curve_sd: float) -> None:
+    with pytest.raises(ValueError, match=r"curve_sd must be > 0 and finite, got .*; try 0.3"):
+        Splines(curve_sd=curve_sd)
+
+
+def test_curve_sd_is_the_prior_sd_of_what_bends() -> None:
+    """Least squares again: sum (u - zeta f)^2 / (2 zeta) + |w|^2 / (2 eta sd^2), each weight with its own prior sd."""
+    rng = np.random.default_rng(3)
+    x, zeta, eta = rng.normal(size=(80, 2)).astype(np.float32), 0.5, 2.0
+    gap = (np.sin(2.0 * x[:, :1]) + 0.1 * rng.normal(size=(80, 1))).astype(np.float32)
+    model, member = Splines(knots=5, curve_sd=0.3), Member(np.arange(80), zeta=zeta, eta=eta, prior_sd=0.2)
+    fit = fit_stack(x, gap, [member], Binary(squash=False), model)
+    basis = np.column_stack([curves(x[:, 0], 5), curves(x[:, 1], 5), np.ones(80)])
+    sd = 0.2 * np.array([1.0, 0.3, 0.3, 0.3, 1.0, 0.3, 0.3, 0.3, 1.0])
+    expected = np.linalg.solve(zeta * basis.T @ basis + np.diag(1.0 / (eta * sd**2)), basis.T @ gap)
+    found = model.apply(jax.tree.map(lambda leaf: leaf[0], fit.params), jnp.asarray(x))
+    assert_allclose(found, basis @ expected, atol=1e-4)
+    frozen = model.frozen(fit.params, 2)  # without the model, its weights count for the curves as they are
+    assert_allclose(frozen.basis(0, x) @ frozen.last[0], found, atol=1e-5)
+
+
+def test_draws_of_shrunk_curves_are_saved_in_the_units_of_the_file(tmp_path: Any) -> None:
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(120, 2))
+    config = FitConfig(max_epochs=20, learning_rate=0.05)
+    policy = GBPLNet(
+        model=Splines(knots=4, curve_sd=0.3), zeta=1.0, committee=2, random_state=0, fit_config=config
+    ).fit(x, outcome_gap=np.sin(2.0 * x[:, 0]) + 0.3 * rng.normal(size=120))
+    posterior = policy.posterior()
+    policy.save(tmp_path / "policy.gbpl", draws=40)
+    saved = load(tmp_path / "policy.gbpl")
+    assert_allclose(saved.predict_proba(x), policy.predict_proba(x), atol=1e-6)
+    expected = posterior.action_probability(x[:30], draws=40, seed=0)
+    assert_allclose(saved.action_probability(x[:30]), expected, atol=0.03)

@@ -485,3 +485,21 @@ def test_the_path_of_a_fit_goes_into_a_frame() -> None:
     assert frame["zeta"].tolist() == [3.0, 0.3]
     assert frame.set_index("zeta")["welfare"].idxmax() == policy.zeta_
     assert frame["weight"].sum() == 1.0
+
+
+def test_optional_models_count_where_they_are_clearly_the_best() -> None:
+    """With probability above two thirds: below that the others share their weight, as if they were not there."""
+    sd = 0.01
+    covariance = sd**2 * np.eye(3)
+
+    def weights(ahead: float) -> np.ndarray:
+        path = path_of(np.array([1.0, 1.0, 1.0 + ahead]), covariance, modelled=None)
+        return average_weights(replace(path, optional=np.array([False, False, True])))
+
+    # P(third best of three) = E Phi(z + ahead / sd)^2, z standard normal: 0.62 one sd ahead, 0.85 two
+    z = np.random.default_rng(0).standard_normal(100_000)
+    for ahead in (sd, 2.0 * sd):
+        probability = np.mean(norm.cdf(z + ahead / sd) ** 2)
+        expected = probability if probability > 2 / 3 else 0.0
+        assert_allclose(weights(ahead)[2], expected, atol=0.02)
+        assert_allclose(weights(ahead)[:2], (1.0 - expected) / 2.0, atol=0.03)

@@ -24,7 +24,7 @@ from gbpl.checks.refits import COMMON_CAUSE, SEEDS, SUBSETS, Change, on_columns,
 from gbpl.estimators.training import Training
 from gbpl.feedback.full import FullFeedback
 from gbpl.feedback.pseudo_outcomes import ipw
-from gbpl.models.base import FixedFeatures
+from gbpl.fitting.newton import is_solved
 from gbpl.path.held_out import hold_out
 from gbpl.path.path import PathFit, fit_paths
 from gbpl.path.plan import PathProblem, PathSettings, Table
@@ -156,12 +156,12 @@ class _Refits:
         surrogate = fit.settings.surrogate
         if isinstance(chosen, ForestFeatures):
             chosen = replace(chosen, trees=min(chosen.trees, TREES))
-        if isinstance(chosen, FixedFeatures):  # solved at once without squashing, and minutes of training with it
-            with suppress(ValueError):  # of a surrogate that cannot do without
-                surrogate = replace(surrogate, squash=False)
+        with suppress(ValueError):  # of a surrogate that cannot do without squashing
+            plain = replace(surrogate, squash=False)
+            surrogate = plain if is_solved(plain, chosen) else surrogate  # at once, where training takes minutes
         settings = replace(
-            fit.settings, model=chosen, surrogate=surrogate, beside=(), zetas=[float(fit.path.zeta[entry])],
-            progress=False,
+            fit.settings, model=chosen, surrogate=surrogate, beside=(), optional=(),
+            zetas=[float(fit.path.zeta[entry])], progress=False,
         )  # fmt: skip
         return settings, float(fit.path.correction[entry])
 

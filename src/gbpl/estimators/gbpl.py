@@ -19,7 +19,8 @@ class GBPL(GBPLNet):
     trees where they jump (docs/peers.md), and one rarely knows beforehand. So:
 
     - the score is a committee of networks (`MLP`) and of forests (`ForestFeatures`) over zetas and folds, each weighted
-      by the probability that its out-of-fold welfare is the best;
+      by the probability that its out-of-fold welfare is the best; a sum of curves, one per feature (`Splines`), joins
+      them where it is the best with probability above two thirds;
     - with logged feedback the mean outcomes are an average of two networks (smooth and ReLU units), a forest and an
       additive regression (`nuisance.averaged`), and scores are learned from the doubly robust table and from the
       outcome model alone; the two kinds are compared by both tables, the unbiased one and the less noisy one.

@@ -33,6 +33,7 @@ from gbpl.fitting.apply import has_last_layer
 from gbpl.fitting.config import FitConfig
 from gbpl.models.adapters import as_model
 from gbpl.models.networks import MLP
+from gbpl.models.splines import Splines
 from gbpl.nuisance.cross_fit import CrossFit
 from gbpl.nuisance.nuisances import check_construction
 from gbpl.nuisance.off_policy import overlap_of
@@ -54,6 +55,7 @@ __all__ = ["GBPLNet"]
 LARGE = 200_000  # rows beyond which models learn in passes, and a sample of the rows is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; policies are weighed by the first
 NETWORK, BESIDE = MLP(hidden=(64, 64)), (ForestFeatures(),)  # the models of model="auto"
+OPTIONAL = (Splines(knots=5, curve_sd=0.3),)  # where they earn their place
 WIDE = MLP()  # the network of model="auto" in passes
 STEPS = FitConfig(learning_rate=2e-3, patience=6, tolerance=2e-3)  # and their training
 
@@ -85,9 +87,9 @@ class GBPLNet(FittedPolicy):
         has no zeta, and its posterior is drawn by `"sgld"`, `"nuts"` or `"bootstrap"`.
     model : None, "auto" or a score model
         `MLP()` if None. `"auto"` puts forests (`ForestFeatures`) beside the networks, each weighted by the probability
-        that it is the best, as zetas are; `GBPL` is the estimator with that default. Also `Linear()`, `Splines()`,
-        `RandomFeatures()`, `ForestFeatures()`, `BoostedScore()`, a pair of functions (init, apply), a Flax module, or
-        a function that builds an Equinox module.
+        that it is the best, as zetas are, and curves of single features (`Splines`) where they are clearly the best;
+        `GBPL` is the estimator with that default. Also `Linear()`, `Splines()`, `RandomFeatures()`, `ForestFeatures()`,
+        `BoostedScore()`, a pair of functions (init, apply), a Flax module, or a function that builds an Equinox module.
     committee : int >= 2 or None
         Members are fitted across that many folds, each stopped by its own fold, and their scores averaged. None fits
         one network with a validation split, as in the paper.
@@ -316,7 +318,7 @@ class GBPLNet(FittedPolicy):
     def _fit_in_passes(self, rows: RowSource) -> Training:
         settings = self.path_settings(len(rows.actions), self._drawn_seed())
         if self.averages_models:  # with so many rows a wider network pays, and its steps need not be few
-            settings = replace(settings, model=WIDE, config=self.fit_config)
+            settings = replace(settings, model=WIDE, optional=(), config=self.fit_config)
         done = fit_large(
             rows, settings, folds=self.committee or 0, construction=self.pseudo_outcome,
             corrections=self._corrections(), nuisance=self.cross_fit_settings(settings.seed),
@@ -394,6 +396,7 @@ class GBPLNet(FittedPolicy):
             device=self.device,
             progress=self.progress,
             beside=BESIDE if self.averages_models else (),
+            optional=OPTIONAL if self.averages_models else (),
         )
 
     def _corrections(self) -> tuple[float, ...]:

@@ -9,10 +9,10 @@ import numpy as np
 
 from gbpl.frozen.committee import Effects, Part
 from gbpl.frozen.file import SavedPolicy
-from gbpl.models.base import FrozenModel, ScoreModel
+from gbpl.models.base import FrozenModel, ScaledFeatures, ScoreModel
 from gbpl.models.basis import rough_functions
 from gbpl.models.mixture import Mixture, by_model
-from gbpl.models.numpy_form import Forests, Networks, NumpyForm, layer_matrix
+from gbpl.models.numpy_form import Forests, Networks, NumpyForm, layer_matrix, with_bias
 from gbpl.squashing import squashings
 
 if TYPE_CHECKING:
@@ -97,8 +97,9 @@ def freeze(
     of_members = posterior is None or posterior.method != COMMITTEE
     drawn = _draws_by_member(posterior, draws) if of_members else {}
     parts = []
-    for form, numbers in forms:
-        own = {place: drawn[member] for place, member in enumerate(numbers.tolist()) if member in drawn}
+    for (form, numbers), (one, _, _) in zip(forms, by_model(model, params), strict=True):
+        scales = with_bias(one.feature_scales(width)) if isinstance(one, ScaledFeatures) else np.float32(1.0)
+        own = {place: drawn[member] * scales for place, member in enumerate(numbers.tolist()) if member in drawn}
         parts.append(
             Part(
                 form,

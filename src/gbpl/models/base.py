@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gbpl.models.numpy_form import NumpyForm
 
 __all__ = [
-    "DenseModel", "FixedFeatures", "FrozenModel", "GrownModel", "LastLayerModel", "ScoreModel", "check_whole",
+    "DenseModel", "FixedFeatures", "FrozenModel", "GrownModel", "LastLayerModel", "ScaledFeatures", "ScoreModel",
+    "check_whole",
 ]  # fmt: skip
 
 
@@ -80,6 +81,15 @@ class FrozenModel(ScoreModel, Protocol):
 
     def frozen(self, params: Any, n_features: int) -> NumpyForm:
         """Members in numpy; `params` have a leading member axis, and rows have `n_features` features."""
+        ...
+
+
+@runtime_checkable
+class ScaledFeatures(FrozenModel, Protocol):
+    """A model whose features are those of its form in numpy, each times a number."""
+
+    def feature_scales(self, n_features: int) -> Float[np.ndarray, " hidden"]:
+        """These numbers; weights of the form are the model's times them."""
         ...
 
 

@@ -18,7 +18,7 @@ from gbpl.models.basis import leaf_numbers, leaf_sums, spline_curves
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["ACTIVATIONS", "FoldedForests", "Forests", "Networks", "NumpyForm", "dense", "layer_matrix"]
+__all__ = ["ACTIVATIONS", "FoldedForests", "Forests", "Networks", "NumpyForm", "dense", "layer_matrix", "with_bias"]
 
 CACHED = 1 << 17  # numbers that stay in a core's cache: members are taken together as far as that goes
 ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -32,6 +32,11 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def layer_matrix(layer: Mapping[str, Any]) -> Float[np.ndarray, "... in out"]:
     """Weights of a dense layer with its bias as the last row; leading axes stay."""
     return np.concatenate([layer["weight"], np.expand_dims(layer["bias"], -2)], axis=-2)
+
+
+def with_bias(scales: Float[np.ndarray, " in"]) -> Float[np.ndarray, "in_and_one one"]:
+    """Multipliers of the rows of a `layer_matrix`, one for the bias."""
+    return np.append(scales, np.float32(1.0))[:, None]
 
 
 def dense(x: np.ndarray, layer: Float[np.ndarray, "member in out"]) -> Float[np.ndarray, "member row out"]:

@@ -17,7 +17,7 @@ import numpy as np
 from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
-    from jaxtyping import Float
+    from jaxtyping import Bool, Float, Int
 
     from gbpl.surrogates import Surrogate
 
@@ -28,6 +28,7 @@ __all__ = [
 
 DRAWS = 4000
 LEAST_WEIGHT = 0.02
+EARNED = 2 / 3  # probability that an optional model has the best entry, above which it counts; docs/design.md
 LEAST_DOUBT = 0.25  # of the outcome model's estimates, as a share of the noise of the doubly robust ones
 COLUMNS = (
     "zeta", "welfare", "welfare_se", "shortfall", "shortfall_se", "randomized_welfare", "penalized_welfare", "size",
@@ -50,11 +51,13 @@ class OutOfFold:
         correction: Float[np.ndarray, " zeta"] | None = None,
         *,
         model: Sequence[str] | None = None,
+        optional: Bool[np.ndarray, " zeta"] | None = None,
         level: float = 0.0,
     ) -> None:
         """`level` is subtracted from the outcomes, so that a large common level costs no digits."""
         self.zetas, self.surrogate, self.level, self.model = zetas, surrogate, level, model
         count = len(zetas)
+        self.optional = np.zeros(count, bool) if optional is None else optional
         self.correction = np.ones(count) if correction is None else correction
         self.total = self.total_squares = 0.0
         self.rule, self.rule_squares = np.zeros(count), np.zeros(count)
@@ -91,7 +94,9 @@ class OutOfFold:
 
     def fresh(self) -> OutOfFold:
         """The same path, before any row."""
-        return OutOfFold(self.zetas, self.surrogate, self.correction, model=self.model, level=self.level)
+        return OutOfFold(
+            self.zetas, self.surrogate, self.correction, model=self.model, optional=self.optional, level=self.level
+        )
 
     def __add__(self, other: OutOfFold) -> OutOfFold:
         """Both parts' rows together."""
@@ -122,6 +127,7 @@ class OutOfFold:
             weight=np.zeros(len(self.zetas)),
             correction=self.correction,
             model=self.model,
+            optional=self.optional,
             reordered=self.reordered / self.total,
             modelled=self.modelled / self.total if np.any(self.modelled) else None,
         )
@@ -152,6 +158,7 @@ class ZetaPath:
     model: Sequence[str] | None = None
     modelled: Float[np.ndarray, " zeta"] | None = None
     reordered: Float[np.ndarray, " zeta"] | None = None
+    optional: Bool[np.ndarray, " zeta"] | None = None
 
     @property
     def main_zeta(self) -> float:
@@ -200,10 +207,25 @@ def average_weights(path: ZetaPath) -> Float[np.ndarray, " zeta"]:
 
     The welfares are taken as jointly normal around their means with the covariance of the rows (the large-sample
     form of the Bayesian bootstrap), so zetas that make the same decisions share their weight.
+
+    Entries of optional models count only if one of them is the best with probability above `EARNED`: a model that
+    brings nothing would cost something everywhere, because weights follow noise.
     """
+    every = np.arange(len(path.welfare))
+    weights = _average_of(path, every)
+    if path.optional is not None and 0.0 < weights[path.optional].sum() <= EARNED:
+        weights = _average_of(path, every[~path.optional])
+    return weights
+
+
+def _average_of(path: ZetaPath, entries: Int[np.ndarray, " kept"]) -> Float[np.ndarray, " zeta"]:
+    """The weights of some entries by themselves; zero for the others."""
+    welfare, covariance = path.welfare[entries], path.covariance[np.ix_(entries, entries)]
+    weights = np.zeros(len(path.welfare))
     if path.modelled is None:
-        return _probability_best(path.welfare, path.covariance)
-    weights = _probability_best(*pooled_contrasts(path.welfare, path.covariance, path.modelled))
+        weights[entries] = _probability_best(welfare, covariance)
+        return weights
+    weights[entries] = _probability_best(*pooled_contrasts(welfare, covariance, path.modelled[entries]))
     return dropped_small(weights)
 
 

@@ -37,7 +37,7 @@ class PathSettings:
     """What is fitted: `zetas` and `eta` are in outcome units, None for those that follow from the outcome scale.
 
     `select` weighs the `zetas` that are given. Models `beside` the first are in the same committee; the first is fitted
-    at every zeta, the others at few.
+    at every zeta, the others at few. Those that are `optional` have weight only where they earn it (`average_weights`).
     """
 
     surrogate: Surrogate
@@ -51,12 +51,13 @@ class PathSettings:
     device: str
     progress: bool | None
     beside: tuple[ScoreModel, ...] = ()
+    optional: tuple[ScoreModel, ...] = ()
     select: Selection = select_weights
 
     @property
     def models(self) -> tuple[ScoreModel, ...]:
         """All the models, the first one first."""
-        return (self.model, *self.beside)
+        return (self.model, *self.beside, *self.optional)
 
     @property
     def solved(self) -> bool:
@@ -150,7 +151,10 @@ class Plan:
         level = float(np.mean(self.problem.feedback.outcomes, dtype=np.float64))
         several = len(settings.models) > 1
         names = [type(settings.models[place]).__name__ for place in layout.models] if several else None
-        return OutOfFold(layout.zetas, settings.surrogate, layout.corrections, model=names, level=level)
+        optional = np.array(layout.models) >= len(settings.models) - len(settings.optional)
+        return OutOfFold(
+            layout.zetas, settings.surrogate, layout.corrections, model=names, optional=optional, level=level
+        )
 
     def _turn(self, place: int) -> tuple[float, Int[np.ndarray, " output"] | None]:
         """Sign and order of a model's outputs in which the actions are ranked by the first table, not by name.
