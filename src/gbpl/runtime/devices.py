@@ -26,15 +26,19 @@ except ImportError:  # where it was before jax 0.8
     from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
 
 __all__ = [
-    "DeviceName", "aligned_empty", "as_aligned", "check_not_forked", "enable_x64", "member_sharding", "quick_jit",
-    "resolve_devices", "shared_sharding",
+    "DeviceName", "aligned_empty", "as_aligned", "check_not_forked", "enable_x64", "member_sharding", "placed",
+    "quick_jit", "resolve_devices", "shared_sharding", "small_jit", "with_room",
 ]  # fmt: skip
 
+APPLIED_BY_HOST = 1e11  # rows x parameters: some seconds of one core
+ROOMS = (1 << 16, 1 << 18)  # rows of tables
 DeviceName = Literal["auto", "cpu", "gpu"]
 
 # jax.jit for what runs a few times: on a GPU the search for the fastest products takes a second or more per program and
 # shape, and its result may differ from run to run. Such a function cannot be called inside another compiled one.
 quick_jit: Any = partial(jax.jit, compiler_options={"xla_gpu_autotune_level": 0})
+# For what costs much more to compile than to run: on a CPU hardly any optimisation, a fourth of the time.
+small_jit: Any = partial(jax.jit, compiler_options={"xla_gpu_autotune_level": 0, "xla_backend_optimization_level": 0})
 
 
 def _prepare() -> None:
@@ -80,6 +84,16 @@ def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[
         ) from error
 
 
+def placed(work: float) -> jax.Device:
+    """The device for members applied to rows, a `work` of rows times parameters: the host's first unless it is much.
+
+    Beside a GPU small work is done by the host before it would be compiled for the GPU.
+    """
+    check_not_forked()
+    first = jax.local_devices()[0]
+    return first if first.platform == "cpu" or work > APPLIED_BY_HOST else jax.local_devices(backend="cpu")[0]
+
+
 def _mesh(devices: Sequence[jax.Device]) -> Mesh:
     return Mesh(np.array(devices), ("member",))
 
@@ -100,6 +114,16 @@ def aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(np.float32).reshape(shape)
+
+
+def with_room(table: np.ndarray) -> np.ndarray:
+    """A table below which there is room for more rows, so that tables of few sizes occur; as it is if it is large."""
+    rows = next((size for size in ROOMS if len(table) <= size), len(table))
+    if rows == len(table):
+        return table
+    out = aligned_empty((rows, *table.shape[1:]))
+    out[: len(table)], out[len(table) :] = table, 0.0
+    return out
 
 
 def as_aligned(values: np.ndarray) -> np.ndarray:
