@@ -20,6 +20,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from gbpl.runtime.threads import cores
+
 try:
     from jax import enable_x64
 except ImportError:  # where it was before jax 0.8
@@ -42,8 +44,7 @@ small_jit: Any = partial(jax.jit, compiler_options={"xla_gpu_autotune_level": 0,
 
 
 def _prepare() -> None:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = int(os.environ.get("GBPL_CPU_DEVICES", cores))
+    wanted = cores()
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if wanted > 1 and not chosen and jax.config.jax_num_cpu_devices < 1:  # type: ignore[attr-defined]
         with suppress(RuntimeError):  # JAX is already running: use the devices it has
