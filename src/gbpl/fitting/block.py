@@ -34,7 +34,7 @@ EVALUATION_ROWS = 1024
 
 
 def rounded_up(count: int) -> int:
-    """The next multiple of an eighth of a power of two: few sizes, each at most an eighth too large.
+    """The next multiple of an eighth of a power of two: few sizes, each less than a quarter too large.
 
     >>> [rounded_up(count) for count in (5, 100, 120, 600)]
     [5, 112, 128, 640]

@@ -42,13 +42,13 @@ class Work(NamedTuple):
         return self.members * self.steps * self.rows * self.parameters
 
     def cpu_devices(self, cores: int) -> int:
-        """CPU devices worth having: powers of two, so that stacks of about one size share what is compiled.
+        """CPU devices worth having: all, or a power of two, so that stacks of about one size share what is compiled.
 
         >>> [Work(20, steps, 128, 4_900).cpu_devices(16) for steps in (4, 19, 125)]
         [1, 2, 4]
         """
-        wanted = min(1 + self.of_epoch // DEVICE_WORK, max(FEW_DEVICES, self.members // QUEUE), cores)
-        return 1 << (int(wanted).bit_length() - 1)
+        wanted = min(1 + int(self.of_epoch // DEVICE_WORK), max(FEW_DEVICES, self.members // QUEUE))
+        return cores if wanted >= cores else 1 << (wanted.bit_length() - 1)
 
     def moves_to_gpu(self, cores: int) -> bool:
         """Whether a GPU is expected to save more than compiling for it costs, beside a host with that many cores.

@@ -70,7 +70,7 @@ def check_not_forked() -> None:
 
 
 def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[jax.Device]:
-    """The devices behind `"auto"` (a GPU if there is one), `"cpu"`, `"gpu"`, or a list of JAX devices."""
+    """The devices behind `"auto"` (the GPUs if there are any), `"cpu"`, `"gpu"`, or a list of JAX devices."""
     if isinstance(device, Sequence) and not isinstance(device, str) and all(isinstance(d, jax.Device) for d in device):
         return list(device)
     if not isinstance(device, str) or device not in ("auto", "cpu", "gpu"):
