@@ -134,7 +134,8 @@ class GBPLNet(FittedPolicy):
     random_state : int or RandomState or None
         Folds, initial weights and batch order.
     device : {"auto", "cpu", "gpu"}
-        Where the networks are fitted; `"auto"` is a GPU if there is one.
+        Where the networks are fitted; `"auto"` is a GPU if there is one and it is expected to save more time than
+        compiling for it takes: small fits stay on the host (`gbpl.fitting.placement`).
     progress : bool or None
         Show a progress line for fits longer than two seconds; None shows it where somebody can see it.
 

@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from gbpl.models.base import LastLayerModel, ScoreModel
 from gbpl.models.mixture import Mixed, Mixture, by_model
-from gbpl.runtime.devices import quick_jit
-from gbpl.surrogates import Surrogate, project_simplex
+from gbpl.runtime.devices import placed, quick_jit
+from gbpl.squashing import simplex_projection
+from gbpl.surrogates import Surrogate
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
@@ -27,7 +27,9 @@ __all__ = [
     "has_last_layer", "member_outputs", "member_policies", "one_member", "policy_of_deviation", "row_blocks", "taken",
 ]  # fmt: skip
 
-BLOCK = 2048
+BLOCK = 1024
+LARGE_BLOCK, MANY_ROWS = 2048, 20_000  # rows from which larger blocks are worth one more shape
+FEW, MANY = 4, 64  # members that one call takes; their last call repeats some, so that counts share what is compiled
 
 
 def has_last_layer(model: ScoreModel | Mixture) -> bool:
@@ -61,29 +63,40 @@ def filled(values: np.ndarray, size: int) -> np.ndarray:
 
 
 def row_blocks(x: Float[np.ndarray, "row feature"]) -> Iterator[tuple[slice, Float[np.ndarray, "block feature"]]]:
-    """Row slices and their features, padded to a power of two so that few shapes are ever compiled."""
-    size = min(BLOCK, max(64, 1 << (len(x) - 1).bit_length()))
+    """Row slices and their features, padded to a power of four so that few shapes are ever compiled."""
+    largest = BLOCK if len(x) <= MANY_ROWS else LARGE_BLOCK
+    size = min(largest, max(64, 4 ** -(-(len(x) - 1).bit_length() // 2)))
     for start in range(0, len(x), size):
         part = np.asarray(x[start : start + size], np.float32)
         yield slice(start, start + len(part)), filled(part, size)
 
 
+def _by_blocks(
+    params: Any, x: Float[np.ndarray, "row feature"], compute: Callable[[Any, Array], Array]
+) -> Iterator[tuple[slice, Float[np.ndarray, "member row column"]]]:
+    """Row slices, and what `compute` gives for all members on them: some members and one block of rows at a time."""
+    count = len(jax.tree.leaves(params)[0])
+    step = 1 if count == 1 else FEW if count <= MANY // 2 else MANY
+    place = placed(len(x) * sum(leaf.size for leaf in jax.tree.leaves(params)))
+    parts = [
+        jax.device_put(taken(params, np.minimum(np.arange(first, first + step), count - 1)), place)
+        for first in range(0, count, step)
+    ]
+    for rows, block in row_blocks(x):
+        on_device = jax.device_put(block, place)
+        results = [compute(part, on_device) for part in parts]
+        yield rows, np.concatenate([np.asarray(result) for result in results])[:count, : rows.stop - rows.start]
+
+
 def _over_rows(
-    compute: Callable[[Array], Array], x: Float[np.ndarray, "row feature"], axis: int
-) -> Float[np.ndarray, "..."]:
-    """Apply to blocks of rows and join along the row axis of the result."""
+    params: Any, x: Float[np.ndarray, "row feature"], compute: Callable[[Any, Array], Array]
+) -> Float[np.ndarray, "member row column"]:
+    """The blocks of `_by_blocks` joined."""
     out: np.ndarray | None = None
-    for rows, part in row_blocks(x):
-        result = np.asarray(compute(jnp.asarray(part)))
+    for rows, part in _by_blocks(params, x, compute):
         if out is None:
-            shape = list(result.shape)
-            shape[axis] = len(x)
-            out = np.empty(shape, result.dtype)
-        index = [slice(None)] * result.ndim
-        index[axis] = slice(0, rows.stop - rows.start)
-        place = [slice(None)] * result.ndim
-        place[axis] = rows
-        out[tuple(place)] = result[tuple(index)]
+            out = np.empty((part.shape[0], len(x), part.shape[2]), part.dtype)
+        out[:, rows] = part
     assert out is not None
     return out
 
@@ -93,53 +106,32 @@ def _outputs(params: Any, x: Array, *, model: ScoreModel) -> Float[Array, "membe
     return jax.vmap(lambda p: model.apply(p, x))(params)
 
 
-def _policies_of(params: Any, x: Array, model: ScoreModel, surrogate: Surrogate) -> Float[Array, "member row action"]:
+@partial(quick_jit, static_argnames=("model", "surrogate"))
+def _policies(params: Any, x: Array, *, model: ScoreModel, surrogate: Surrogate) -> Float[Array, "member row action"]:
     return jax.vmap(lambda p: surrogate.policy(surrogate.scores(model.apply(p, x))))(params)
-
-
-_policies = quick_jit(_policies_of, static_argnames=("model", "surrogate"))
-
-
-@partial(quick_jit, static_argnames=("model", "surrogate", "mixture"))
-def _deviation(
-    params: Any, weights: Array, x: Array, *, model: ScoreModel, surrogate: Surrogate, mixture: bool
-) -> Float[Array, "row action"]:
-    policies = _policies_of(params, x, model, surrogate)
-    deviations = policies - 1.0 / surrogate.n_actions if mixture else surrogate.advantage(policies)
-    return jnp.tensordot(weights, deviations, axes=1)
-
-
-@quick_jit
-def _projected(deviation: Array) -> Float[Array, "row action"]:
-    return project_simplex(1.0 / deviation.shape[1] + deviation)
 
 
 def member_outputs(
     model: ScoreModel, params: Any, x: Float[np.ndarray, "row feature"]
 ) -> Float[np.ndarray, "member row raw"]:
     """Raw output of every member on every row."""
-    device_params = jax.device_put(params)
-    return _over_rows(lambda part: _outputs(device_params, part, model=model), x, axis=1)
+    return _over_rows(params, x, partial(_outputs, model=model))
 
 
 def member_policies(
     model: ScoreModel | Mixture, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
 ) -> Float[np.ndarray, "member row action"]:
     """Policy of every member on every row."""
-    parts = [(_part_policies(one, surrogate, part, x), own) for one, part, own in by_model(model, params)]
+    parts = [
+        (_over_rows(part, x, partial(_policies, model=one, surrogate=surrogate)), own)
+        for one, part, own in by_model(model, params)
+    ]
     if len(parts) == 1:
         return parts[0][0]
     policies = np.empty((len(params.owner), len(x), surrogate.n_actions), np.float32)
     for of_model, numbers in parts:
         policies[numbers] = of_model
     return policies
-
-
-def _part_policies(
-    model: ScoreModel, surrogate: Surrogate, params: Any, x: Float[np.ndarray, "row feature"]
-) -> Float[np.ndarray, "member row action"]:
-    device_params = jax.device_put(params)
-    return _over_rows(lambda part: _policies(device_params, part, model=model, surrogate=surrogate), x, axis=1)
 
 
 def combined_deviation(
@@ -156,17 +148,12 @@ def combined_deviation(
     The advantage is delta_m - 1/K where that is in the order of the outcomes; with `mixture` it always is that.
     """
     counted = np.asarray(weights, np.float32)
-    total: Any = 0.0
+    total = np.zeros((len(x), surrogate.n_actions), np.float32)
     for one, part, numbers in by_model(model, params):
-        total = total + _part_deviation(one, surrogate, part, counted[numbers], x, mixture)
+        for rows, policies in _by_blocks(part, x, partial(_policies, model=one, surrogate=surrogate)):
+            deviations = policies - np.float32(1.0 / surrogate.n_actions) if mixture else surrogate.advantage(policies)
+            total[rows] += np.tensordot(counted[numbers], np.asarray(deviations), axes=1)
     return total
-
-
-def _part_deviation(
-    model: ScoreModel, surrogate: Surrogate, params: Any, weights: np.ndarray, x: np.ndarray, mixture: bool
-) -> Float[np.ndarray, "row action"]:
-    own = jax.device_put((params, weights))
-    return _over_rows(lambda part: _deviation(*own, part, model=model, surrogate=surrogate, mixture=mixture), x, axis=0)
 
 
 def policy_of_deviation(deviation: Float[np.ndarray, "row action"]) -> Float[np.ndarray, "row action"]:
@@ -174,4 +161,5 @@ def policy_of_deviation(deviation: Float[np.ndarray, "row action"]) -> Float[np.
 
     For the deviation of a mixture, with weights that sum to one, it is the members' mixture.
     """
-    return _over_rows(_projected, deviation, axis=0)
+    given = np.asarray(deviation, np.float32)
+    return simplex_projection(np.float32(1.0 / given.shape[1]) + given).astype(np.float32, copy=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from gbpl.fitting.block import rounded_up
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Batches", "BlockData", "DrawnBatches", "Seats", "Source"]
 
+STEPS = 64
 MANY_PLACES = 64  # from here on batches are drawn by several threads
 Seats = list[int | None]  # the number of the member in each slot of a block; None: an empty slot
 
@@ -24,7 +26,7 @@ Seats = list[int | None]  # the number of the member in each slot of a block; No
 class BlockData(NamedTuple):
     """What one block of epochs learns from: a table on the devices, and for each bank of slots its batches.
 
-    Batches are row numbers and weights with axes (epoch, step, slot, batch).
+    Batches are row numbers and weights with axes (step, slot, batch); the steps of an epoch lie together.
     """
 
     table: tuple[Any, Any]
@@ -56,7 +58,10 @@ class DrawnBatches:
     def __init__(
         self, members: Sequence[Member], table: tuple[Any, Any], config: FitConfig, shape: tuple[int, int, int]
     ) -> None:
-        """`shape` is that of a member's batches in a block: epochs, steps, and rows per step."""
+        """`shape` is that of a member's batches in a block: epochs, steps, and rows per step.
+
+        Arrays have room for a multiple of `STEPS` steps, and rows per step are rounded up, so that few shapes occur.
+        """
         self.members, self.table, self.config, self.shape = members, table, config, shape
         self.orders: dict[int, Batches] = {}  # of the members now seated
         self.seated: Seats = []  # the members for whom `drawn` was drawn
@@ -77,7 +82,7 @@ class DrawnBatches:
             self.drawn = self._empty(len(seated))
         elif len(seated) < len(self.seated):
             kept = [0 if number is None else before.get(number, 0) for number in seated]
-            self.drawn = self.drawn[0][:, :, kept], self.drawn[1][:, :, kept]
+            self.drawn = self.drawn[0][:, kept], self.drawn[1][:, kept]
         self._fill(seated, [place for place, number in enumerate(seated) if number not in before])
         for number in self.orders.keys() - set(seated):
             del self.orders[number]
@@ -90,17 +95,22 @@ class DrawnBatches:
 
     def _empty(self, slots: int) -> tuple[np.ndarray, np.ndarray]:
         epochs, steps, size = self.shape
-        return np.zeros((epochs, steps, slots, size), np.int32), np.zeros((epochs, steps, slots, size), np.float32)
+        room = -(-epochs * steps // STEPS) * STEPS, slots, rounded_up(size)
+        return np.zeros(room, np.int32), np.zeros(room, np.float32)
 
     def _fill(self, seated: Seats, places: Sequence[int]) -> None:
         """Draw the next epochs of the members in some places."""
         occupied = [(place, number) for place in places if (number := seated[place]) is not None]
+        epochs, steps, _ = self.shape
+        rows, weight = (
+            drawn[: epochs * steps].reshape(epochs, steps, len(seated), drawn.shape[2]) for drawn in self.drawn
+        )
 
         def fill(at: tuple[int, int]) -> None:
             place, number = at
             if number not in self.orders:
                 self.orders[number] = Batches(self.members[number], self.config)
-            self.orders[number].draw(self.drawn[0][:, :, place], self.drawn[1][:, :, place])
+            self.orders[number].draw(rows[:, :, place], weight[:, :, place])
 
         if len(occupied) < MANY_PLACES:
             for at in occupied:

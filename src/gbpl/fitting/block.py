@@ -1,7 +1,8 @@
 """The compiled step of training: a few epochs of the members in the slots of one block.
 
-All members of a block have the same shapes: steps per epoch, rows per batch, rows of validation. A slot without a
-member counts as stopped from the start.
+All members of a block have the same shapes: steps per epoch, rows per batch, rows of validation. Shapes are rounded up
+(`rounded_up`) and the numbers of epochs and steps are data, so that fits to other numbers of rows share what is
+compiled; what fills a shape up has weight zero. A slot without a member counts as stopped from the start.
 """
 
 from __future__ import annotations
@@ -20,14 +21,26 @@ from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member
 from gbpl.models.base import ScoreModel
 from gbpl.models.prior import GaussianPrior, squared_norm
-from gbpl.runtime.devices import member_sharding, quick_jit, shared_sharding
+from gbpl.runtime.devices import member_sharding, quick_jit, shared_sharding, small_jit
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
-__all__ = ["Block", "NonFiniteLossError", "Objective", "Slots", "State", "select_slots", "where_slots"]
+__all__ = [
+    "Block", "NonFiniteLossError", "Objective", "Slots", "State", "rounded_up", "select_slots", "where_slots",
+]  # fmt: skip
 
 EVALUATION_ROWS = 1024
+
+
+def rounded_up(count: int) -> int:
+    """The next multiple of an eighth of a power of two: few sizes, each less than a quarter too large.
+
+    >>> [rounded_up(count) for count in (5, 100, 120, 600)]
+    [5, 112, 128, 640]
+    """
+    step = 1 << max(0, (count - 1).bit_length() - 3)
+    return -(-count // step) * step
 
 
 class NonFiniteLossError(FloatingPointError):
@@ -73,71 +86,80 @@ def train_block(
     slots: Slots,
     x: Float[Array, "row feature"],
     target: Any,
-    rows: Int[Array, "epoch step slot batch"],
-    weight: Float[Array, "epoch step slot batch"],
+    rows: Int[Array, "step slot batch"],
+    weight: Float[Array, "step slot batch"],
+    counts: tuple[Any, Any],
     *,
     model: ScoreModel,
     objective: Objective,
     config: FitConfig,
     stops: bool,
 ) -> tuple[State, Float[Array, "epoch slot"], Float[Array, "epoch slot"]]:
-    """A few epochs of every slot; returns the new state and the training and validation loss of each epoch."""
+    """A few epochs of every slot; returns the new state and the training and validation loss of each epoch.
+
+    `counts` are the epochs, and the steps of each; batches and losses beyond them are left as they are.
+    """
     optimizer = config.optimizer()
+    epochs, steps = counts
 
     def batch_loss(params: Any, batch: tuple[Array, Array], zeta: Array, offset: Array) -> Array:
         numbers, weights = batch
         wanted = jax.tree.map(lambda leaf: leaf[offset + numbers], target)
         return jnp.sum(weights * objective.row_loss(model.apply(params, x[numbers]), wanted, zeta))
 
-    def step(carry: tuple, batch: tuple, zeta: Array, penalty: Array, offset: Array) -> tuple[tuple, Array]:
-        params, moments = carry
-        loss, gradient = jax.value_and_grad(lambda p: batch_loss(p, batch, zeta, offset) + penalty * squared_norm(p))(
-            params
-        )
+    def step(params: Any, moments: Any, batch: tuple, s: Slots) -> tuple[Any, Any, Array]:
+        def loss_of(p: Any) -> Array:
+            return batch_loss(p, batch, s.zeta, s.offset) + s.penalty * squared_norm(p)
+
+        loss, gradient = jax.value_and_grad(loss_of)(params)
         updates, moments = optimizer.update(gradient, moments, params)
-        params = optax.apply_updates(params, updates)
-        return (params, moments), loss
+        return optax.apply_updates(params, updates), moments, loss
 
     def validation_loss(params: Any, s: Slots) -> Array:
         parts = s.validation, s.validation_weight
         return jax.lax.map(lambda part: batch_loss(params, part, s.zeta, s.offset), parts).sum()
 
-    def epoch(state: State, batches: tuple[Array, Array]) -> tuple[State, tuple[Array, Array]]:
-        over_slots = jax.vmap(step)
-        (params, moments), train = jax.lax.scan(
-            lambda carry, batch: over_slots(carry, batch, slots.zeta, slots.penalty, slots.offset),
-            (state.params, state.optimizer),
-            batches,
-        )
+    def epoch(number: Array, carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
+        state, train_losses, losses = carry
+
+        def one(place: Array, carry: tuple) -> tuple:
+            params, moments, total = carry
+            batch = rows[number * steps + place], weight[number * steps + place]
+            params, moments, loss = jax.vmap(step)(params, moments, batch, slots)
+            return params, moments, total + loss
+
+        start = state.params, state.optimizer, jnp.zeros_like(state.best_loss)
+        params, moments, total = jax.lax.fori_loop(0, steps, one, start)
+        train = total / steps
         if stops:
             loss = jax.vmap(validation_loss)(params, slots)
             least = config.tolerance * jnp.where(jnp.isfinite(state.best_loss), jnp.abs(state.best_loss), 0.0)
             improved = (loss < state.best_loss - least) & ~state.stopped
         else:
-            loss = train.mean(0)
+            loss = train
             improved = ~state.stopped
         best = jax.vmap(_where)(improved, params, state.best)
         best_loss = jnp.where(improved, loss, state.best_loss)
-        number = state.epoch + 1
-        best_epoch = jnp.where(improved, number, state.best_epoch)
-        stopped = state.stopped | (number >= config.max_epochs)
+        done = state.epoch + 1
+        best_epoch = jnp.where(improved, done, state.best_epoch)
+        stopped = state.stopped | (done >= config.max_epochs)
         if stops:
-            stopped = stopped | (number - best_epoch >= config.patience)
-        new = State(params, moments, best, best_loss, best_epoch, number, stopped)
-        return new, (train.mean(0), loss)
+            stopped = stopped | (done - best_epoch >= config.patience)
+        new = State(params, moments, best, best_loss, best_epoch, done, stopped)
+        return new, train_losses.at[number].set(train), losses.at[number].set(loss)
 
-    state, (train, loss) = jax.lax.scan(epoch, state, (rows, weight))
-    return state, train, loss
-
-
-_compiled: dict[str, Any] = {
-    "static_argnames": ("model", "objective", "config", "stops"),
-    "donate_argnames": "state",
-}
-_tuned_block, _quick_block = jax.jit(train_block, **_compiled), quick_jit(train_block, **_compiled)
+    none = jnp.zeros((rows.shape[0], rows.shape[1]), jnp.float32)
+    return jax.lax.fori_loop(0, epochs, epoch, (state, none, none))
 
 
-@partial(jax.jit, static_argnames=("model", "config", "n_features", "n_raw"))
+_fixed = "model", "objective", "config", "stops"
+_shared_block = jax.jit(train_block, static_argnames=_fixed, donate_argnames="state")
+# On a GPU a loop of unknown length waits for the host at each step.
+_counted: dict[str, Any] = {"static_argnames": (*_fixed, "counts"), "donate_argnames": "state"}
+_tuned_block, _quick_block = jax.jit(train_block, **_counted), quick_jit(train_block, **_counted)
+
+
+@partial(small_jit, static_argnames=("model", "config", "n_features", "n_raw"))
 def initial_state(
     seeds: Array, occupied: Array, *, model: ScoreModel, config: FitConfig, n_features: int, n_raw: int
 ) -> State:
@@ -155,13 +177,13 @@ def initial_state(
     )
 
 
-@partial(jax.jit, donate_argnames="state")
+@partial(small_jit, donate_argnames="state")
 def where_slots(chosen: Array, fresh: State, state: State) -> State:
     """The fresh state in the chosen slots; the others stay as they are."""
     return jax.vmap(_where)(chosen, fresh, state)
 
 
-@jax.jit
+@small_jit
 def select_slots(tree: Any, places: Int[Array, " place"]) -> Any:
     """Some slots of a tree of arrays."""
     return jax.tree.map(lambda leaf: leaf[places], tree)
@@ -173,7 +195,7 @@ class Block:
 
     A table has `table_rows` rows and `n_features` features. `n_train` is the n of the penalty |w|^2 / (2 prior_sd^2 eta
     n) of every member; None: the rows of its `train`. A `quick` block is compiled without a search for the fastest
-    products.
+    products. A call of it runs `epochs` epochs of `steps` steps.
     """
 
     model: ScoreModel
@@ -183,6 +205,8 @@ class Block:
     members: Sequence[Member]  # all that will be seated
     table_rows: int
     n_features: int
+    epochs: int
+    steps: int
     n_train: float | None = None
     quick: bool = False
 
@@ -210,7 +234,7 @@ class Block:
 
     def slots(self, seated: Sequence[int | None]) -> Slots:
         """Constants of the members with these numbers; None is an empty slot."""
-        longest = min(max(len(member.validation) for member in self.members), self.most_validation)
+        longest = rounded_up(min(max(len(member.validation) for member in self.members), self.most_validation))
         chunk = max(1, min(longest, EVALUATION_ROWS))
         shape = len(seated), -(-longest // chunk), chunk
         rows = np.zeros((len(seated), shape[1] * chunk), np.int32)
@@ -256,14 +280,16 @@ class Block:
 
     def _program(self) -> Any:
         fixed = {"model": self.model, "objective": self.objective, "config": self.config, "stops": self.stops}
-        return (_quick_block if self.quick else _tuned_block), fixed
+        if self.devices[0].platform == "cpu":
+            return _shared_block, (np.int32(self.epochs), np.int32(self.steps)), fixed
+        return (_quick_block if self.quick else _tuned_block), (self.epochs, self.steps), fixed
 
     def train(self, state: State, slots: Slots, data: Any, batches: Any) -> tuple[State, Any, Any]:
-        """Hand a block to the devices; returns before they have computed it."""
-        program, fixed = self._program()
-        return program(state, slots, *data, *self.put(batches, axis=2), **fixed)
+        """Hand a block to the devices; returns before they have computed it. The first `epochs` losses count."""
+        program, counts, fixed = self._program()
+        return program(state, slots, *data, *self.put(batches, axis=1), counts=counts, **fixed)
 
-    def compile(self, seated: Sequence[int | None], target: Any, batches: tuple[int, int, int, int]) -> None:
+    def compile(self, seated: Sequence[int | None], target: Any, batches: tuple[int, int, int]) -> None:
         """Compile what `train` runs, for targets and batches of these shapes and types, without running it."""
 
         def placed(leaf: Any, sharding: Any) -> Any:
@@ -275,7 +301,7 @@ class Block:
         state = jax.tree.map(lambda leaf: placed(leaf, member_sharding(self.devices)), state)
         table = jax.ShapeDtypeStruct((self.table_rows, self.n_features), np.float32), target
         data = jax.tree.map(lambda leaf: placed(leaf, shared_sharding(self.devices)), table)
-        by_slot = member_sharding(self.devices, 2)
+        by_slot = member_sharding(self.devices, 1)
         drawn = (placed(jax.ShapeDtypeStruct(batches, kind), by_slot) for kind in (np.int32, np.float32))
-        program, fixed = self._program()
-        program.lower(state, self.slots(seated), *data, *drawn, **fixed).compile()
+        program, counts, fixed = self._program()
+        program.lower(state, self.slots(seated), *data, *drawn, counts=counts, **fixed).compile()

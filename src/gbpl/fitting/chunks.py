@@ -100,11 +100,11 @@ class ChunkFit:
         self.block = Block(
             model=model, objective=objective, config=config, devices=list(devices[: len(members)]),
             members=[self._watched(member) for member in members], table_rows=table_rows, n_features=n_features,
-            n_train=n_train, quick=True,
+            epochs=1, steps=self.steps, n_train=n_train, quick=True,
         )  # fmt: skip
         banks = self._banks()
         with ThreadPoolExecutor(1) as pool:
-            shape = 1, self.steps, len(banks[0]), self.size
+            shape = self.steps, len(banks[0]), self.size
             compiling = None if target is None else pool.submit(self.block.compile, banks[0], target, shape)
             self.loop = TrainingLoop(self.block, banks, epoch_rows=self.steps * self.size)
         if compiling is not None:
@@ -134,7 +134,7 @@ class ChunkFit:
 
     def deal(
         self, fold: Int[np.ndarray, " row"], weight: Float[np.ndarray, " row"] | None
-    ) -> tuple[Int[np.ndarray, "1 step fold batch"], Float[np.ndarray, "1 step fold batch"]]:
+    ) -> tuple[Int[np.ndarray, "step fold batch"], Float[np.ndarray, "step fold batch"]]:
         """Table rows and their weights in each step of each fold's members: the chunk's order, without the fold."""
         rows = np.zeros((self.folds, self.size * self.steps), np.int32)
         share = np.zeros(rows.shape, np.float32)
@@ -148,7 +148,7 @@ class ChunkFit:
                 counted[: len(outside)] = weight[outside] / self.mean_weight
             share[number] = (counted.reshape(self.size, self.steps) / in_step).ravel()
         shape = (self.folds, self.size, self.steps)
-        return rows.reshape(shape).transpose(2, 0, 1)[None], share.reshape(shape).transpose(2, 0, 1)[None]
+        return rows.reshape(shape).transpose(2, 0, 1), share.reshape(shape).transpose(2, 0, 1)
 
 
 class ChunkBatches:
@@ -168,7 +168,7 @@ class ChunkBatches:
         table = self.fit.block.share(jax.tree.map(as_aligned, (x, target)))
         rows, share = self.fit.deal(fold, weight)
         of_slot = [[0 if number is None else self.fit.fold[number] for number in seats] for seats in banks]
-        return BlockData(table, [(rows[:, :, folds], share[:, :, folds]) for folds in of_slot])
+        return BlockData(table, [(rows[:, folds], share[:, folds]) for folds in of_slot])
 
     def draw_ahead(self, banks: Sequence[Seats]) -> None:
         self.drawn = next(self.chunks, None)

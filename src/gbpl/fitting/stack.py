@@ -26,8 +26,9 @@ from gbpl.fitting.config import FitConfig
 from gbpl.fitting.hosts import share
 from gbpl.fitting.members import Member
 from gbpl.fitting.newton import is_solved, solve
+from gbpl.fitting.placement import Work, devices_for, parameter_count
 from gbpl.models.base import GrownModel, ScoreModel
-from gbpl.runtime.devices import DeviceName, aligned_empty, as_aligned, resolve_devices
+from gbpl.runtime.devices import DeviceName, aligned_empty, as_aligned, resolve_devices, with_room
 from gbpl.runtime.progress import Progress
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ __all__ = [
 
 SLOTS_PER_CPU = 8  # more members at once fall out of the cache (measured: 160 against 110 GFLOP/s)
 WAVES = 6  # members per slot, if possible: slots are empty only at the end of the last
+FEWEST_SLOTS = 4  # a step has overhead that they share
 SLOTS_PER_GPU = 2048
 BLOCK_STEPS = 64  # steps between two checks on the host: few are wasted on members that stop, and checking is free
 TAIL_ROWS = {"cpu": 2e6}  # rows left for which a smaller block is worth compiling: about two seconds
@@ -101,7 +103,7 @@ def fit_stack(
     if isinstance(model, GrownModel):
         problem = StackProblem(x, target, members)
         return model.fit_stacks([problem], objective, config=config, device=device, progress=progress)[0]
-    devices = resolve_devices(device)
+    resolve_devices(device)  # refuses what is not there
     data = jax.tree.map(as_aligned, (x, target))
     bar = Progress("fitting", len(members), show=progress)
 
@@ -114,7 +116,7 @@ def fit_stack(
             groups.setdefault(shape, []).append(number)
         done: dict[int, FittedMember] = {}
         for together in groups.values():
-            results = _fit_group([members[i] for i in together], data, objective, model, config, devices, bar)
+            results = _fit_group([members[i] for i in together], data, objective, model, config, device, bar)
             done |= {together[place]: result for place, result in results}
         return [done[number] for number in numbers]
 
@@ -140,26 +142,34 @@ def _fit_group(
     objective: Objective,
     model: ScoreModel,
     config: FitConfig,
-    devices: list[jax.Device],
+    device: DeviceName | Sequence[jax.Device],
     bar: Progress,
 ) -> Iterator[tuple[int, FittedMember]]:
     """Members of one shape: as many slots as suit the devices; the other members wait for one."""
     shapes = [config.batch_shape(len(member.train)) for member in members]
     steps, size = shapes[0][0], max(size for _, size in shapes)
+    epochs = max(1, min(config.max_epochs, BLOCK_STEPS // steps))
+    rows, n_features = data[0].shape
+    work = Work(len(members), steps, size, parameter_count(model, n_features, objective))
     block = Block(
-        model=model, objective=objective, config=config, devices=devices[: len(members)], members=members,
-        table_rows=data[0].shape[0], n_features=data[0].shape[1],
+        model=model, objective=objective, config=config, devices=devices_for(device, work), members=members,
+        table_rows=rows, n_features=n_features, epochs=epochs, steps=steps,
     )  # fmt: skip
     count = len(block.devices)
-    if devices[0].platform == "cpu":
-        fewest = min(len(members), 2 * count)
-        slots = block.rounded(min(max(fewest, len(members) // WAVES), SLOTS_PER_CPU * count))
+    if block.devices[0].platform == "cpu":
+        fewest = min(len(members), max(FEWEST_SLOTS, 2 * count))
+        slots = block.rounded(min(max(fewest, _power_of_two(len(members) // WAVES)), SLOTS_PER_CPU * count))
     else:
         slots = block.rounded(min(len(members), SLOTS_PER_GPU * count))
-    epochs = max(1, min(config.max_epochs, round(BLOCK_STEPS / steps)))
-    source = DrawnBatches(members, block.share(data), config, (epochs, steps, size))
+    table = block.share(jax.tree.map(with_room, data))
+    source = DrawnBatches(members, table, config, (epochs, steps, size))
     seats: Seats = [number if number < len(members) else None for number in range(slots)]
     yield from TrainingLoop(block, [seats], epoch_rows=steps * size).run(source, bar)
+
+
+def _power_of_two(count: int) -> int:
+    """The largest power of two that is not above a count; one for zero."""
+    return 1 << max(0, count.bit_length() - 1)
 
 
 class StackProblem(NamedTuple):
@@ -293,7 +303,7 @@ class TrainingLoop:
         """Keep the losses of a block, and refuse those that are not finite."""
         bad = []
         for bank, (train, loss) in zip(self.banks, losses, strict=True):
-            train, loss = np.asarray(train), np.asarray(loss)
+            train, loss = np.asarray(train)[: self.block.epochs], np.asarray(loss)[: self.block.epochs]
             for place, number in enumerate(bank.seats):
                 if number is None or bank.idle[place]:
                     continue

@@ -20,8 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
 from gbpl.models.splines import spline_curves
-from gbpl.runtime.progress import Progress
-from gbpl.runtime.threads import few_threads
+from gbpl.runtime.threads import few_threads, in_threads
 from gbpl.trees.grow import Binned, forest_predictions
 
 if TYPE_CHECKING:
@@ -245,11 +244,9 @@ def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
 
     if feedback.groups is not None:
         return _two_out(n, count, folds, lambda left_out: predicted(_outside(folds, *left_out)))
-    bar, fold_means = Progress("growing forests", len(folds), show=False), np.empty((len(folds), n, count))
-    for number in range(len(folds)):
-        fold_means[number] = predicted(_outside(folds, number))
-        bar.update(number + 1)
-    bar.close()
+    fold_means = np.empty((len(folds), n, count))
+    for number, made in enumerate(in_threads(predicted, [_outside(folds, number) for number in range(len(folds))])):
+        fold_means[number] = made
     means = np.empty((n, count))
     for number, fold in enumerate(folds):
         means[fold] = fold_means[number, fold]

@@ -19,9 +19,10 @@ from gbpl.fitting.stack import StackFit, StackProblem, fit_stacks
 from gbpl.models.adapters import as_model
 from gbpl.models.base import ScoreModel
 from gbpl.models.networks import MLP
-from gbpl.nuisance.averaged import additive_means, earned_weights, forest_means
+from gbpl.nuisance.averaged import KNOTS, additive_means, earned_weights, forest_means
 from gbpl.nuisance.learners import MaskedSquare, PerAction, WithAction
 from gbpl.nuisance.nuisances import Nuisances
+from gbpl.runtime.threads import beside, few_threads
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -153,13 +154,18 @@ class Plan(NamedTuple):
         count = len(AUTO_NETWORKS) if self.columns > 1 and len(self.folds) > 2 else 1
         return dict(islice(AUTO_NETWORKS.items(), count))
 
-    def averaged(self, networks: Mapping[str, Nuisances]) -> Nuisances:
+    def by_others(self) -> dict[str, Any]:
+        """Means of the learners that are averaged with networks, by name."""
+        seed = self.settings.seeds(8, count=1)[0] % 2**31
+        with few_threads(KNOTS * self.feedback.context.shape[1]):
+            forest = forest_means(self.feedback, self.folds, seed=seed)
+            return {"forest": forest, "additive": additive_means(self.feedback, self.folds)}
+
+    def averaged(self, networks: Mapping[str, Nuisances], others: Mapping[str, Any]) -> Nuisances:
         """The networks' means averaged with those of other learners, by their errors on rows they did not see."""
         feedback, network = self.feedback, next(iter(networks.values()))
         by_learner: dict[str, Any] = {name: (part.means, part.fold_means) for name, part in networks.items()}
-        seed = self.settings.seeds(8, count=1)[0] % 2**31
-        by_learner["forest"] = forest_means(feedback, self.folds, seed=seed)
-        by_learner["additive"] = additive_means(feedback, self.folds)
+        by_learner |= others
         rows, names = np.arange(len(feedback)), list(by_learner)
 
         def shares_by(tables: Sequence[Any], known: Int[np.ndarray, " row"]) -> Float[np.ndarray, " learner"]:
@@ -196,14 +202,18 @@ def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
                 key = name, model, plan.columns, settings.fit_config, settings.device, settings.progress, width
                 together.setdefault(key, []).append(number)
     by_network: dict[int, dict[str, Nuisances]] = {}
-    for (name, model, columns, config, device, progress, _), numbers in together.items():
-        problems = [plans[number].stack() for number in numbers]
-        stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
-        for number, problem, stack in zip(numbers, problems, stacks, strict=True):
-            plan = plans[number]
-            parts = [f"fold {job.number}" for job in plan.jobs]
-            warn_if_unfinished(stack, config, parts, what="the fit of the outcome models")
-            by_network.setdefault(number, {})[name] = plan.nuisances(plan.by_network(model, problem, stack))
-    for number, networks in by_network.items():
-        done[number] = plans[number].averaged(networks) if len(networks) > 1 else networks["network"]
+    waiting = {number for numbers in together.values() for number in numbers}
+    with beside() as hand:  # numpy leaves time to compile the networks and train them
+        others = {n: hand(plans[n].by_others) for n in sorted(waiting) if len(plans[n].networks()) > 1}
+        for (name, model, columns, config, device, progress, _), numbers in together.items():
+            problems = [plans[number].stack() for number in numbers]
+            stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
+            for number, problem, stack in zip(numbers, problems, stacks, strict=True):
+                plan = plans[number]
+                parts = [f"fold {job.number}" for job in plan.jobs]
+                warn_if_unfinished(stack, config, parts, what="the fit of the outcome models")
+                by_network.setdefault(number, {})[name] = plan.nuisances(plan.by_network(model, problem, stack))
+        for number, networks in by_network.items():
+            alone = number not in others
+            done[number] = networks["network"] if alone else plans[number].averaged(networks, others[number].result())
     return [done[number] for number in range(len(plans))]

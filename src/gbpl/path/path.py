@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from gbpl.feedback.standardize import Standardizer
@@ -31,6 +32,7 @@ from gbpl.path.out_of_fold import OutOfFold, ZetaPath, average_weights, common_s
 from gbpl.path.plan import ROWS_AT_A_TIME, PathProblem, PathSettings, Plan, plan_path
 from gbpl.posterior.effect import Effect, EffectFit, fit_effect
 from gbpl.posterior.problem import Problem
+from gbpl.runtime.threads import beside
 from gbpl.runtime.warn import warn
 from gbpl.surrogates import Surrogate
 
@@ -140,13 +142,21 @@ def fit_paths(problems: Sequence[PathProblem]) -> list[PathFit]:
             key = plan.surrogate, model, settings.config, settings.device, settings.progress, plan.x.shape[1]
             together.setdefault(key, []).append((number, place))
     fitted: dict[tuple[int, int], StackFit] = {}
-    for (surrogate, model, config, device, progress, _), places in together.items():
-        stacks = fit_stacks(
-            [planned[i].stack(place) for i, place in places],
-            surrogate, model, config=config, device=device, progress=progress,
-        )  # fmt: skip
-        for (i, place), stack in zip(places, stacks, strict=True):
-            fitted[i, place] = replace(stack, params=planned[i].turned_back(place, stack.params))
+
+    def stacks_of(key: tuple, *, show: bool | None) -> list[StackFit]:
+        surrogate, model, config, device, _, _ = key
+        problems = [planned[number].stack(place) for number, place in together[key]]
+        return fit_stacks(problems, surrogate, model, config=config, device=device, progress=show)
+
+    with beside() as hand:  # forests are grown while networks are compiled and trained
+        grown = [key for key in together if isinstance(key[1], GrownModel)]
+        apart = grown if len(grown) < len(together) and jax.process_count() == 1 else []
+        later = {key: hand(stacks_of, key, show=False) for key in apart}
+        stacks = {key: stacks_of(key, show=key[4]) for key in together if key not in later}
+        stacks |= {key: waiting.result() for key, waiting in later.items()}
+    for key, places in together.items():
+        for (number, place), stack in zip(places, stacks[key], strict=True):
+            fitted[number, place] = replace(stack, params=planned[number].turned_back(place, stack.params))
     paths = []
     for number, plan in enumerate(planned):
         settings = plan.problem.settings

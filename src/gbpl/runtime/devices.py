@@ -20,26 +20,31 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from gbpl.runtime.threads import cores
+
 try:
     from jax import enable_x64
 except ImportError:  # where it was before jax 0.8
     from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
 
 __all__ = [
-    "DeviceName", "aligned_empty", "as_aligned", "check_not_forked", "enable_x64", "member_sharding", "quick_jit",
-    "resolve_devices", "shared_sharding",
+    "DeviceName", "aligned_empty", "as_aligned", "check_not_forked", "enable_x64", "member_sharding", "placed",
+    "quick_jit", "resolve_devices", "shared_sharding", "small_jit", "with_room",
 ]  # fmt: skip
 
+APPLIED_BY_HOST = 1e11  # rows x parameters: some seconds of one core
+ROOMS = (1 << 16, 1 << 18)  # rows of tables
 DeviceName = Literal["auto", "cpu", "gpu"]
 
 # jax.jit for what runs a few times: on a GPU the search for the fastest products takes a second or more per program and
 # shape, and its result may differ from run to run. Such a function cannot be called inside another compiled one.
 quick_jit: Any = partial(jax.jit, compiler_options={"xla_gpu_autotune_level": 0})
+# For what costs much more to compile than to run: on a CPU hardly any optimisation, a fourth of the time.
+small_jit: Any = partial(jax.jit, compiler_options={"xla_gpu_autotune_level": 0, "xla_backend_optimization_level": 0})
 
 
 def _prepare() -> None:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    wanted = int(os.environ.get("GBPL_CPU_DEVICES", cores))
+    wanted = cores()
     chosen = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if wanted > 1 and not chosen and jax.config.jax_num_cpu_devices < 1:  # type: ignore[attr-defined]
         with suppress(RuntimeError):  # JAX is already running: use the devices it has
@@ -65,7 +70,7 @@ def check_not_forked() -> None:
 
 
 def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[jax.Device]:
-    """The devices behind `"auto"` (a GPU if there is one), `"cpu"`, `"gpu"`, or a list of JAX devices."""
+    """The devices behind `"auto"` (the GPUs if there are any), `"cpu"`, `"gpu"`, or a list of JAX devices."""
     if isinstance(device, Sequence) and not isinstance(device, str) and all(isinstance(d, jax.Device) for d in device):
         return list(device)
     if not isinstance(device, str) or device not in ("auto", "cpu", "gpu"):
@@ -78,6 +83,16 @@ def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[
             f"device={device!r} is not available here: JAX sees {jax.devices()}; install gbpl[cuda] for an NVIDIA "
             f"GPU, or use device='auto'"
         ) from error
+
+
+def placed(work: float) -> jax.Device:
+    """The device for members applied to rows, a `work` of rows times parameters: the host's first unless it is much.
+
+    Beside a GPU small work is done by the host before it would be compiled for the GPU.
+    """
+    check_not_forked()
+    first = jax.local_devices()[0]
+    return first if first.platform == "cpu" or work > APPLIED_BY_HOST else jax.local_devices(backend="cpu")[0]
 
 
 def _mesh(devices: Sequence[jax.Device]) -> Mesh:
@@ -100,6 +115,16 @@ def aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(np.float32).reshape(shape)
+
+
+def with_room(table: np.ndarray) -> np.ndarray:
+    """A table below which there is room for more rows, so that tables of few sizes occur; as it is if it is large."""
+    rows = next((size for size in ROOMS if len(table) <= size), len(table))
+    if rows == len(table):
+        return table
+    out = aligned_empty((rows, *table.shape[1:]))
+    out[: len(table)], out[len(table) :] = table, 0.0
+    return out
 
 
 def as_aligned(values: np.ndarray) -> np.ndarray:

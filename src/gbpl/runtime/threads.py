@@ -1,15 +1,54 @@
-"""How many threads linear algebra takes: its own choice, or one where threads would only wait for each other."""
+"""Threads: of linear algebra, its own choice or one where more would only wait for each other, and of our own work."""
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["few_threads", "one_thread"]
+__all__ = ["beside", "cores", "few_threads", "in_threads", "one_thread"]
 
 SMALL = 2_000  # order of a matrix up to which one thread is as fast
+MOST = 4  # threads of numpy work: beyond it they wait for the interpreter
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """Cores that this process may use: those it is allowed, or `GBPL_CPU_DEVICES`."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(os.environ.get("GBPL_CPU_DEVICES", allowed)))
+
+
+def in_threads(function: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """The result of each item in their order, made by several threads: numpy works outside the interpreter's lock."""
+    threads = min(MOST, cores(), len(items))
+    if threads < 2:
+        yield from map(function, items)
+        return
+    with one_thread():
+        pool = ThreadPoolExecutor(threads)
+        try:
+            yield from pool.map(function, items)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def beside() -> Iterator[Callable[..., Future[Any]]]:
+    """Hands work to one other thread, such as numpy work while a program is compiled.
+
+    What has not begun is dropped if the body fails.
+    """
+    pool = ThreadPoolExecutor(1)
+    try:
+        yield pool.submit
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class _OneThread:

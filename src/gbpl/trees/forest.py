@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -30,7 +31,7 @@ from gbpl.models.networks import Linear
 from gbpl.models.numpy_form import Forests, layer_matrix
 from gbpl.runtime.devices import DeviceName, aligned_empty
 from gbpl.runtime.progress import Progress
-from gbpl.runtime.threads import one_thread
+from gbpl.runtime.threads import in_threads, one_thread
 from gbpl.trees.grow import Binned, grow_trees, leaves_of
 
 if TYPE_CHECKING:
@@ -132,12 +133,11 @@ class ForestFeatures:
         places: list[list[tuple[int, list[int], dict[str, np.ndarray]]]] = []
         for problem, forests in zip(problems, together, strict=True):
             places.append([])
-            binned = Binned.of(problem.x)
-            for numbers in forests:
-                members = [problem.members[i] for i in numbers]
-                grown, phi = self.grow(problem, binned, members[0])
+            grow = partial(self.grow, problem, Binned.of(problem.x))
+            firsts = [problem.members[numbers[0]] for numbers in forests]
+            for numbers, (grown, phi) in zip(forests, in_threads(grow, firsts), strict=True):
                 places[-1].append((len(flat), numbers, grown))
-                flat.append(_renumbered(problem, members, phi))
+                flat.append(_renumbered(problem, [problem.members[i] for i in numbers], phi))
                 bar.update(len(flat))
         bar.close()
         steps = config or FitConfig()
