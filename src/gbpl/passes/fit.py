@@ -110,7 +110,7 @@ def fit_large(
         if rehearsal is not None:
             rehearsal.result()
         plan, nuisances = _plan(passes, outcomes)
-        stack, forests = fit_scores(plan, passes, outcomes, count)
+        plan, stack, forests = fit_scores(plan, passes, outcomes, count)
     finally:
         passes.bar.close()
     sums = welfare_out_of_fold(plan, passes, outcomes, stack, forests)

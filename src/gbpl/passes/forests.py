@@ -87,12 +87,14 @@ class Forest:
 class ForestMembers:
     """The members of one forest model of a plan; `learn` fits them, and `stack` has them.
 
-    `last` are their last layers, with the bias as the last row.
+    `last` are their last layers, with the bias as the last row. Those of the `whole` sample leave no fold out.
     """
 
-    def __init__(self, plan: Plan, place: int, passes: Passes) -> None:
+    def __init__(self, plan: Plan, place: int, passes: Passes, *, whole: bool = False) -> None:
         self.plan, self.passes, self.place = plan, passes, place
         self.members = plan.of_model(place)
+        if whole:
+            self.members = [replace(member, fold=-1) for member in self.members if member.fold == 0]
         self.model: Any = plan.problem.settings.models[place]
         self.last: dict[int, Float[np.ndarray, "basis raw"]] = {}
         self.loss = np.zeros(len(self.members))
@@ -101,15 +103,27 @@ class ForestMembers:
     def learn(self, outcomes: OutcomeTables) -> None:
         """Grow the trees and fit the last layers."""
         self._take_rows(outcomes)
-        self.forests = list(self._grown())
+        self.forests = [forest for forest, _ in self._grown()]
         self._refit(outcomes)
         del self.rows
+
+    def of_sample(self, outcomes: OutcomeTables) -> Float[np.ndarray, "entry row action"]:
+        """Policies of the members of the whole sample on the rows they were fitted to, by trees that saw them not."""
+        self._take_rows(outcomes)
+        surrogate, policies = self.plan.surrogate, {}
+        for forest, phi in self._grown():
+            basis = _with_one(phi)
+            for number in forest.places:
+                raw = (basis @ self.last[number]).astype(np.float32)
+                policies[number] = np.asarray(surrogate.policy(surrogate.scores(raw)))
+        return np.stack([policies[number] for number in range(len(self.members))])
 
     def _take_rows(self, outcomes: OutcomeTables) -> None:
         """The rows that trees are grown on, with members that name those outside their fold."""
         grown, weight = self.passes.grown, self.passes.grown.chunk.weight
         target = scaled_targets(self.plan.surrogate, outcomes.of(grown), self.plan.scale)
-        outside = [np.flatnonzero(grown.fold != fold).astype(np.int32) for fold in range(self.passes.folds)]
+        folds = {member.fold or 0 for member in self.members}
+        outside = {fold: np.flatnonzero(grown.fold != fold).astype(np.int32) for fold in folds}
         members = []
         for member in self.members:
             train = outside[member.fold or 0]
@@ -132,7 +146,8 @@ class ForestMembers:
 
     # -- the sample ---------------------------------------------------------------------------------------
 
-    def _grown(self) -> Iterator[Forest]:
+    def _grown(self) -> Iterator[tuple[Forest, Float[np.ndarray, "row component"]]]:
+        """Every forest, with the features of the rows it was grown on."""
         binned = Binned.of(self.rows.x)
         together: dict[tuple[int, int], list[int]] = {}
         for number, member in enumerate(self.members):
@@ -144,7 +159,7 @@ class ForestMembers:
             bags = self.model.bags(member.seed, len(numbers))
             forest = Forest(self.model, fold, table, places, trees, numbers, bags)
             self._begin(forest, phi[member.train])
-            yield forest
+            yield forest, phi[member.train]
             self.passes.tidy()
 
     def _begin(self, forest: Forest, phi: Float[np.ndarray, "row component"]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +12,12 @@ import numpy as np
 from gbpl.models.basis import leaf_numbers
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.rows import Chunk
-from gbpl.trees.grow import Binned, grow_trees, whole_depth
+from gbpl.trees.grow import Binned, forest_predictions, grow_trees, whole_depth
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["LeafMeans", "OutcomeForests"]
+__all__ = ["LeafMeans", "OutcomeForests", "unseen_means"]
 
 TREES = 20  # a third of those in memory: their leaves have the means of many more rows
 BAG, LEAF, SHARE = 0.5, 3, 0.5  # share of the rows that a tree sees, fewest rows of a leaf, share of features tried
@@ -122,6 +124,27 @@ class OutcomeForests:
 
     def finish(self, pending: Float[np.ndarray, "row action"], n: int) -> Float[np.ndarray, "row action"]:
         return pending
+
+
+def unseen_means(
+    read: ReadChunk, target: Float[np.ndarray, " row"], actions: int, *, seed: int
+) -> Float[np.ndarray, " row"]:
+    """Mean outcomes of the actions that rows took, by a forest of these rows for each; of a row by trees without it."""
+    action, weight = read.chunk.action, read.chunk.weight
+    assert action is not None
+    means = np.zeros(len(target))
+
+    def fill(number: int) -> None:
+        rows = np.flatnonzero(action == number)
+        if len(rows):
+            means[rows] = forest_predictions(
+                Binned.of(read.x[rows]), target[rows, None], np.arange(len(rows)), trees=TREES, bag=BAG, min_leaf=LEAF,
+                max_features=SHARE, seed=seed + number, weights=None if weight is None else weight[rows],
+            )[:, 0]  # fmt: skip
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(fill, range(actions)))
+    return means
 
 
 def _pairs(folds: int, actions: int, seeds: np.ndarray) -> Iterator[tuple[int, int, int]]:
