@@ -105,8 +105,8 @@ class OutcomeTables:
             with ThreadPoolExecutor(1) as pool:  # while the network learns, on a device of its own if there is one
                 rehearsal = pool.submit(self._of_sample) if averages else None
                 self.learners = [self._networks()]
-                tried = {} if rehearsal is None else rehearsal.result()
-            wanted = self._screened(tried)
+                tried = None if rehearsal is None else rehearsal.result()
+            wanted = set() if tried is None else self._screened(tried)
         beside = self._by_sums(wanted)
         if beside:
             self.learners += beside
