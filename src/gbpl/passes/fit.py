@@ -49,7 +49,7 @@ __all__ = ["LargeFit", "fit_large"]
 
 CHUNK = 32_768  # rows at a time: about six chunks are in memory at once, read, scored or learned from
 SAMPLE, LEAST_LEARNED = 65_536, 5  # rows kept to be judged by, and at most one in so many
-SCORE_VISITS = 2_000_000  # rows that pass a member, in several passes where there are fewer
+SCORE_VISITS = 3_000_000  # rows that pass a member, in several passes where there are fewer
 FEW_ROWS = 1_000
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutcomeTables"]
 
-OUTCOME_VISITS = 8_000_000  # rows that pass an outcome model, in several passes where there are fewer
-
+OUTCOME_VISITS = 12_000_000  # rows that pass an outcome model, in several passes where there are fewer
+BATCH = 1_024  # the outcome of one action is noisy, and larger batches err less
 
 LEAST_SHARE = 0.02  # of a learner in the mean outcomes: one with less costs time and adds nothing
 
@@ -174,7 +174,9 @@ class OutcomeTables:
         ]
         shapes = (jax.ShapeDtypeStruct((read.table_rows,), np.float32),) * 2
         compiled = None if read.on_cpu else shapes
-        fitting = read.chunk_fit(members, MaskedSquare(self.columns), self.model, self.passes, compiled)
+        fitting = read.chunk_fit(
+            members, MaskedSquare(self.columns), self.model, self.passes, compiled, batch_size=BATCH
+        )
         stack = read.fit(fitting, self._learned_from())
         params = jax.tree.map(lambda leaf: leaf[:, None], stack.params)
         return _Networks(FoldOutputs(params, self.model, read.devices))
