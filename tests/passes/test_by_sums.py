@@ -187,6 +187,16 @@ def test_forests_far_behind_the_networks_are_left_out_before_any_pass(monkeypatc
     assert_allclose(fit.deviation, alone.deviation, atol=1e-5)
 
 
+def test_forests_on_a_device_of_their_own_are_the_same(monkeypatch) -> None:
+    """What a GPU computes with JAX, a CPU computes in numpy."""
+    one = forest_fit(stepped(6000), Binary(), sample=1000).fit
+    monkeypatch.setattr(Passes, "on_cpu", False)
+    two = forest_fit(stepped(6000), Binary(), sample=1000).fit
+    for name in ("weight", "bias"):
+        assert_allclose(one.params[1][name], two.params[1][name], atol=1e-4)
+    assert_allclose(one.path.welfare, two.path.welfare, atol=1e-4)
+
+
 def test_an_entry_cannot_count_if_it_is_behind_by_more_than_four_standard_errors() -> None:
     rng = np.random.default_rng(6)
     best, noise = rng.standard_normal(400), rng.standard_normal((2, 400))

@@ -103,10 +103,14 @@ class OutcomeForests:
         """Give every forest the rows outside its fold that took its action."""
         action, weight = read.chunk.action, weight_of(read.chunk)
         assert action is not None
-        for (fold, own), forest in self.forests.items():
-            rows = np.flatnonzero((read.fold != fold) & (action == own))
+
+        def give(place: tuple[int, int]) -> None:
+            rows = np.flatnonzero((read.fold != place[0]) & (action == place[1]))
             if len(rows):
-                forest.add(read.x[rows], np.zeros(len(rows), np.int32), target[rows], weight[rows])
+                self.forests[place].add(read.x[rows], np.zeros(len(rows), np.int32), target[rows], weight[rows])
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(give, self.forests))
 
     def close(self) -> None:
         for forest in self.forests.values():
@@ -115,11 +119,15 @@ class OutcomeForests:
     def start(self, read: ReadChunk) -> Float[np.ndarray, "row action"]:
         """Means of rows by the forests of their fold."""
         means = np.empty((len(read.x), self.actions), np.float32)
-        for fold in range(self.folds):
-            rows = np.flatnonzero(read.fold == fold)
-            if len(rows):
-                x = read.x[rows]
-                means[rows] = np.column_stack([self.forests[fold, own].predict(x) for own in range(self.actions)])
+        rows = [np.flatnonzero(read.fold == fold) for fold in range(self.folds)]
+        parts = [read.x[own] for own in rows]
+
+        def fill(place: tuple[int, int]) -> None:
+            fold, own = place
+            means[rows[fold], own] = self.forests[place].predict(parts[fold])[:, 0]
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(fill, self.forests))
         return means
 
     def finish(self, pending: Float[np.ndarray, "row action"], n: int) -> Float[np.ndarray, "row action"]:

@@ -84,7 +84,7 @@ def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) 
     if networks:
         sample = passes.grown
         received = partial(_received, plan.surrogate, outcomes.of(sample)[0])
-        values = [received(_NetworkPolicies(plan, passes, stack, place).of(sample)) for place, stack in stacks.items()]
+        values = [received(_DevicePolicies(plan, passes, stack, place).of(sample)) for place, stack in stacks.items()]
         best, weight = np.concatenate(values), sample.chunk.weight
         grown = [at for at, part in zip(grown, tried, strict=True) if not cannot_count(received(part), best, weight)]
     kept = sorted([*networks, *grown])
@@ -130,8 +130,9 @@ def welfare_out_of_fold(
     plan: Plan, passes: Passes, outcomes: OutcomeTables, stack: StackFit, forests: Sequence[ForestMembers] = ()
 ) -> list[OutOfFold]:
     """Sums of each member's welfare on all rows of its fold, fold by fold."""
-    policies: list[_NetworkPolicies | ForestPolicies] = [part.policies() for part in forests]
-    policies += [_NetworkPolicies(plan, passes, stack, place) for place in _networks(plan)]
+    policies: list[_DevicePolicies | ForestPolicies] = [part.policies() for part in forests if passes.on_cpu]
+    others = _networks(plan) if passes.on_cpu else range(len(plan.problem.settings.models))
+    policies += [_DevicePolicies(plan, passes, stack, place) for place in others]
     policies.sort(key=lambda part: part.place)
     sums, folds = [plan.out_of_fold() for _ in range(passes.folds)], range(passes.folds)
 
@@ -151,8 +152,8 @@ def _networks(plan: Plan) -> list[int]:
     return [place for place, model in enumerate(models) if not isinstance(model, ForestFeatures)]
 
 
-class _NetworkPolicies:
-    """Policies of the members of a network on rows of the fold that they have not learned from, entry by entry."""
+class _DevicePolicies:
+    """Policies of the members of a model on rows of the fold that they have not learned from, entry by entry."""
 
     def __init__(self, plan: Plan, passes: Passes, stack: StackFit, place: int) -> None:
         settings, self.place = plan.problem.settings, place
@@ -176,7 +177,7 @@ class _NetworkPolicies:
 
 
 def _decided(
-    plan: Plan, passes: Passes, outcomes: OutcomeTables, policies: Sequence[_NetworkPolicies | ForestPolicies]
+    plan: Plan, passes: Passes, outcomes: OutcomeTables, policies: Sequence[_DevicePolicies | ForestPolicies]
 ) -> Iterator[tuple[ReadChunk, list[Float[np.ndarray, "row action"]], Float[np.ndarray, "entry row action"]]]:
     """Every row that is learned from once, with its outcomes and the policies of its fold's members by entry.
 
