@@ -5,6 +5,7 @@
     python benchmarks/large.py fit --design steps              mean outcomes that jump
     python benchmarks/large.py fit --networks                  networks alone, as the default's, with all their zetas
     python benchmarks/large.py fit --estimated                 propensities that are not given
+    python benchmarks/large.py fit --seed 1                    other rows of the same design
 
 The designs have 20 standard normal features and 10 actions, mean outcomes of a few features each, smooth or in steps,
 noise of standard deviation 1, and a softmax log of strength 0.5 with known propensities. Rows come in pieces with a
@@ -117,13 +118,13 @@ def report(policy: GBPLNet, rows: int, stages: Stages, design: str) -> None:
     print(f"value {value.estimate:.4f} (se {value.se:.4f}), true {(rule * mean).sum(axis=1).mean():.4f}")
 
 
-def fit(rows: int, device: str, design: str, networks: bool, estimated: bool) -> None:
+def fit(rows: int, device: str, design: str, networks: bool, estimated: bool, seed: int) -> None:
     next(pieces(1))  # what making data needs but for the data
     give_back_memory()
     before = memory("VmRSS")
     x, chance = np.empty((rows, FEATURES)), np.empty((rows, ACTIONS))
     action, outcome, start = np.empty(rows, np.int64), np.empty(rows), 0
-    for piece in pieces(rows, design=design):
+    for piece in pieces(rows, seed, design):
         here = slice(start, start + len(piece[0]))
         x[here], action[here], outcome[here], chance[here] = piece
         start = here.stop
@@ -184,9 +185,10 @@ def main() -> None:
     parser.add_argument("--design", choices=("smooth", "steps"), default="smooth")
     parser.add_argument("--networks", action="store_true")
     parser.add_argument("--estimated", action="store_true")
+    parser.add_argument("--seed", type=int, default=0, help="of the rows of `fit`")
     given = parser.parse_args()
     if given.what == "fit":
-        fit(given.rows, given.device, given.design, given.networks, given.estimated)
+        fit(given.rows, given.device, given.design, given.networks, given.estimated, given.seed)
     elif given.what == "train":
         train(given.file, given.device, given.design, given.networks, given.estimated)
     else:

@@ -22,13 +22,15 @@ from gbpl import (
 )
 from gbpl.fitting.stack import StackProblem
 from gbpl.models.basis import leaf_numbers
-from gbpl.nuisance.averaged import additive_means
+from gbpl.nuisance.averaged import additive_means, convex_weights
 from gbpl.passes import fit as passes_fit
 from gbpl.passes.additive import AdditiveMeans
 from gbpl.passes.chunks import Passes
 from gbpl.passes.fit import LargeFit, fit_large
+from gbpl.passes.forests import ForestMembers
 from gbpl.passes.leaf_means import TREES, OutcomeForests
 from gbpl.passes.rows import ArrayRows, Chunk, folds_of, sample_numbers
+from gbpl.passes.screening import cannot_count, largest_share
 from gbpl.path.plan import PathSettings
 
 FOREST = ForestFeatures(trees=10, depth=3, components=6)
@@ -160,6 +162,52 @@ def test_forests_stand_beside_networks_and_are_weighed_with_them() -> None:
     assert all(problem.phi is None for problem in result.fit.problems())
 
 
+def products(n: int, columns: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Features and effects without a first split: no half of any feature's values has a mean effect other than zero."""
+    x = np.random.default_rng(4).standard_normal((n, 4)).astype("f")
+    return x, np.column_stack([np.zeros(n), *(2.0 * x[:, k] * x[:, k + 1] for k in range(columns - 1))])
+
+
+def test_forests_far_behind_the_networks_are_left_out_before_any_pass(monkeypatch) -> None:
+    """A product has no first split; what is left are the networks, as if there had been no forest."""
+    x, mean = products(20_000)
+    feedback = FullFeedback.of(x, mean + np.random.default_rng(5).standard_normal(mean.shape))
+    chosen = settings(
+        Binary(), MLP(hidden=(16,)), beside=(FOREST,), zetas=None, eta=None,
+        config=FitConfig(learning_rate=1e-2, batch_size=256, max_epochs=6),
+    )  # fmt: skip
+    monkeypatch.setattr(ForestMembers, "learn", lambda *_: pytest.fail("a pass for forests"))
+    fit, alone = (
+        fit_large(ArrayRows(feedback), one, sample=4000, chunk_rows=5000).fit
+        for one in (chosen, replace(chosen, beside=()))
+    )
+    assert fit.path.model is None
+    assert fit.model == MLP(hidden=(16,))
+    assert_allclose(fit.path.welfare, alone.path.welfare, atol=1e-6)
+    assert_allclose(fit.deviation, alone.deviation, atol=1e-5)
+
+
+def test_forests_on_a_device_of_their_own_are_the_same(monkeypatch) -> None:
+    """What a GPU computes with JAX, a CPU computes in numpy."""
+    one = forest_fit(stepped(6000), Binary(), sample=1000).fit
+    monkeypatch.setattr(Passes, "on_cpu", False)
+    two = forest_fit(stepped(6000), Binary(), sample=1000).fit
+    for name in ("weight", "bias"):
+        assert_allclose(one.params[1][name], two.params[1][name], atol=1e-4)
+    assert_allclose(one.path.welfare, two.path.welfare, atol=1e-4)
+
+
+def test_an_entry_cannot_count_if_it_is_behind_by_more_than_four_standard_errors() -> None:
+    rng = np.random.default_rng(6)
+    best, noise = rng.standard_normal(400), rng.standard_normal((2, 400))
+    noise = (noise - noise.mean(axis=1, keepdims=True)) / noise.std(axis=1, keepdims=True)  # standard error 1 / 20
+    behind = best - np.array([[0.21], [0.3]]) + noise
+    assert cannot_count(behind, np.stack([best - 1.0, best]))
+    assert not cannot_count(behind + 0.02, np.stack([best - 1.0, best]))
+    weight = np.repeat([1.0, 0.0], 200)  # with half of the rows the errors are larger
+    assert not cannot_count(behind, np.stack([best - 1.0, best]), weight)
+
+
 # -- models of the log -------------------------------------------------------------------------------------------
 
 
@@ -213,6 +261,33 @@ def test_outcome_models_are_averaged_and_steps_belong_to_the_forest() -> None:
     assert known.shares["forest"] > 0.5
     error = known.outcome_mean - np.sign(known.feedback.x[:, :3])
     assert np.sqrt(np.mean(error**2)) < 0.4
+
+
+def test_a_learner_that_adds_nothing_to_the_network_costs_no_pass(monkeypatch) -> None:
+    x, mean = products(20_000, 3)
+    action = np.random.default_rng(7).integers(3, size=len(x))
+    outcome = mean[np.arange(len(x)), action] + 0.5 * np.random.default_rng(8).standard_normal(len(x))
+    log = LoggedFeedback.of(x, outcome, action, propensity=np.full((len(x), 3), 1 / 3))
+    chosen = settings(
+        FullVector(3), MLP(hidden=(8,)), config=FitConfig(learning_rate=1e-2, batch_size=128, max_epochs=20)
+    )
+    nuisance = CrossFit(outcome_model="auto")
+    monkeypatch.setattr(OutcomeForests, "add", lambda *_: pytest.fail("a pass for forests"))
+    known = fit_large(ArrayRows(log), chosen, nuisance=nuisance, sample=4000, chunk_rows=5000).nuisances
+    assert known.shares == {"network": 1.0}
+
+
+def test_the_largest_share_is_that_of_least_squares_and_two_standard_errors() -> None:
+    rng = np.random.default_rng(9)
+    network, learner, weight = rng.standard_normal(500), rng.standard_normal(500), rng.uniform(0.5, 2.0, 500)
+    y = 0.7 * network + 0.3 * learner + rng.standard_normal(500)
+    gap, off = learner - network, y - network
+    best = np.sum(weight * gap * off) / np.sum(weight * gap**2)
+    products = weight / weight.mean() * gap * off
+    error = products.std() / np.sqrt(500) / np.mean(weight / weight.mean() * gap**2)
+    assert largest_share(network, learner, y, weight) == pytest.approx(best + 2.0 * error)
+    assert largest_share(network, network, y) == 0.0
+    assert convex_weights(np.column_stack([network, learner]), y, weight)[1] == pytest.approx(best, abs=1e-4)
 
 
 def test_propensities_are_estimated_where_they_are_not_given() -> None:

@@ -28,7 +28,7 @@ __all__ = ["Passes", "ReadChunk", "planned_passes"]
 
 HELD = 4_096  # of a fold's rows in the sample, those that members are evaluated on after each chunk
 IN_ORDER, GPU_IN_ORDER = 4_096, 16_384  # rows at a time: each has a policy by every entry of the path
-DEFAULT = FitConfig(learning_rate=3e-3, batch_size=512)
+DEFAULT, BATCH = FitConfig(learning_rate=3e-3), 512
 MOST_PASSES = 30
 
 
@@ -58,8 +58,6 @@ class Passes:
         self.rows = even_rows(source.n_rows, chunk_rows)
         self.per_pass = -(-source.n_rows // self.rows)
         self.config = settings.config or DEFAULT
-        if self.config.batch_size is None:
-            self.config = replace(self.config, batch_size=DEFAULT.batch_size)
         self.devices = resolve_devices(settings.device)  # type: ignore[arg-type]
         self.statistics = read_statistics(source, rows=self.rows, sample=sample, folds=folds, seed=self.seed)
         self.sample, self.grown = self._read(self.statistics.sample), self._read(self.statistics.grown)
@@ -124,13 +122,18 @@ class Passes:
         return self.table(self.top.x, x)
 
     def chunk_fit(
-        self, members: Sequence[Member], objective: Objective, model: ScoreModel, passes: int, target: Any = None
-    ) -> ChunkFit:
-        """Members to be fitted in some passes; with the shapes of `target` given, the block is compiled at once."""
-        n = self.source.n_rows
+        self, members: Sequence[Member], objective: Objective, model: ScoreModel, passes: int, target: Any = None,
+        *, batch_size: int = BATCH,
+    ) -> ChunkFit:  # fmt: skip
+        """Members to be fitted in some passes; with the shapes of `target` given, the block is compiled at once.
+
+        Batches are of `batch_size` rows where the user names no size.
+        """
+        n, config = self.source.n_rows, self.config
+        config = replace(config, batch_size=config.batch_size or batch_size)
         learned = n - len(self.sample.x)
         return ChunkFit(
-            members, self.held, objective, model, self.config, self.devices,
+            members, self.held, objective, model, config, self.devices,
             chunk_rows=self.rows, chunks=passes * self.per_pass, n_train=learned * (1.0 - 1.0 / self.folds),
             n_features=self.source.n_features, mean_weight=self.statistics.weight / n, target=target,
         )  # fmt: skip

@@ -49,7 +49,7 @@ __all__ = ["LargeFit", "fit_large"]
 
 CHUNK = 32_768  # rows at a time: about six chunks are in memory at once, read, scored or learned from
 SAMPLE, LEAST_LEARNED = 65_536, 5  # rows kept to be judged by, and at most one in so many
-SCORE_VISITS = 2_000_000  # rows that pass a member, in several passes where there are fewer
+SCORE_VISITS = 3_000_000  # rows that pass a member, in several passes where there are fewer
 FEW_ROWS = 1_000
 
 
@@ -110,7 +110,7 @@ def fit_large(
         if rehearsal is not None:
             rehearsal.result()
         plan, nuisances = _plan(passes, outcomes)
-        stack, forests = fit_scores(plan, passes, outcomes, count)
+        plan, stack, forests = fit_scores(plan, passes, outcomes, count)
     finally:
         passes.bar.close()
     sums = welfare_out_of_fold(plan, passes, outcomes, stack, forests)

@@ -60,7 +60,8 @@ ROUNDING = 1e-5  # of a loss in float32
 class Forest:
     """Trees of the rows of the sample outside a fold, by one of the tables, and the `places` of its members.
 
-    `numbers` are those of the rows it was grown on, sorted, and `bags` says which trees saw which of them.
+    `numbers` are those of the rows it was grown on, sorted, and `bags` says which trees saw which of them. Features are
+    computed on the `device`, or in numpy where there is none: gathers are slower in XLA on a CPU.
     """
 
     model: ForestFeatures
@@ -70,29 +71,39 @@ class Forest:
     trees: dict[str, np.ndarray]
     numbers: Int[np.ndarray, " row"]
     bags: Bool[np.ndarray, "tree row"]
+    device: jax.Device | None = None
 
     def features(
         self, x: Float[np.ndarray, "row feature"], numbers: Int[np.ndarray, " row"]
     ) -> Float[np.ndarray, "row component"]:
         """Features of rows by all trees; of rows that it was grown on, by those that did not see them."""
-        feature, threshold, value = self.trees.values()
-        phi = leaf_sums(value, leaf_numbers(feature.astype(np.int32), threshold, x))
+        phi = self._by_all(x)
         place = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
         grown_on = np.flatnonzero(self.numbers[place] == numbers)
         if len(grown_on):
             phi[grown_on] = self.model.unseen_features(self.trees, x[grown_on], self.bags[:, place[grown_on]])
         return phi
 
+    def _by_all(self, x: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row component"]:
+        feature, threshold, value = self.trees.values()
+        if self.device is None or not len(x):
+            return leaf_sums(value, leaf_numbers(feature.astype(np.int32), threshold, x))
+        padded = filled(x, 1 << (len(x) - 1).bit_length())  # few shapes are compiled
+        trees, placed = jax.device_put((self.trees, padded), self.device)
+        return np.array(_features(trees, placed, model=self.model))[: len(x)]
+
 
 class ForestMembers:
     """The members of one forest model of a plan; `learn` fits them, and `stack` has them.
 
-    `last` are their last layers, with the bias as the last row.
+    `last` are their last layers, with the bias as the last row. Those of the `whole` sample leave no fold out.
     """
 
-    def __init__(self, plan: Plan, place: int, passes: Passes) -> None:
+    def __init__(self, plan: Plan, place: int, passes: Passes, *, whole: bool = False) -> None:
         self.plan, self.passes, self.place = plan, passes, place
         self.members = plan.of_model(place)
+        if whole:
+            self.members = [replace(member, fold=-1) for member in self.members if member.fold == 0]
         self.model: Any = plan.problem.settings.models[place]
         self.last: dict[int, Float[np.ndarray, "basis raw"]] = {}
         self.loss = np.zeros(len(self.members))
@@ -101,15 +112,27 @@ class ForestMembers:
     def learn(self, outcomes: OutcomeTables) -> None:
         """Grow the trees and fit the last layers."""
         self._take_rows(outcomes)
-        self.forests = list(self._grown())
+        self.forests = [forest for forest, _ in self._grown()]
         self._refit(outcomes)
         del self.rows
+
+    def of_sample(self, outcomes: OutcomeTables) -> Float[np.ndarray, "entry row action"]:
+        """Policies of the members of the whole sample on the rows they were fitted to, by trees that saw them not."""
+        self._take_rows(outcomes)
+        surrogate, policies = self.plan.surrogate, {}
+        for forest, phi in self._grown():
+            basis = _with_one(phi)
+            for number in forest.places:
+                raw = (basis @ self.last[number]).astype(np.float32)
+                policies[number] = np.asarray(surrogate.policy(surrogate.scores(raw)))
+        return np.stack([policies[number] for number in range(len(self.members))])
 
     def _take_rows(self, outcomes: OutcomeTables) -> None:
         """The rows that trees are grown on, with members that name those outside their fold."""
         grown, weight = self.passes.grown, self.passes.grown.chunk.weight
         target = scaled_targets(self.plan.surrogate, outcomes.of(grown), self.plan.scale)
-        outside = [np.flatnonzero(grown.fold != fold).astype(np.int32) for fold in range(self.passes.folds)]
+        folds = {member.fold or 0 for member in self.members}
+        outside = {fold: np.flatnonzero(grown.fold != fold).astype(np.int32) for fold in folds}
         members = []
         for member in self.members:
             train = outside[member.fold or 0]
@@ -132,8 +155,9 @@ class ForestMembers:
 
     # -- the sample ---------------------------------------------------------------------------------------
 
-    def _grown(self) -> Iterator[Forest]:
-        binned = Binned.of(self.rows.x)
+    def _grown(self) -> Iterator[tuple[Forest, Float[np.ndarray, "row component"]]]:
+        """Every forest, with the features of the rows it was grown on."""
+        binned, devices = Binned.of(self.rows.x), cycle(self.passes.devices)
         together: dict[tuple[int, int], list[int]] = {}
         for number, member in enumerate(self.members):
             together.setdefault((member.fold or 0, member.table), []).append(number)
@@ -142,9 +166,10 @@ class ForestMembers:
             trees, phi = self.model.grow(self.rows, binned, member)
             numbers = self.passes.grown.chunk.number[member.train]
             bags = self.model.bags(member.seed, len(numbers))
-            forest = Forest(self.model, fold, table, places, trees, numbers, bags)
+            device = None if self.passes.on_cpu else next(devices)
+            forest = Forest(self.model, fold, table, places, trees, numbers, bags, device)
             self._begin(forest, phi[member.train])
-            yield forest
+            yield forest, phi[member.train]
             self.passes.tidy()
 
     def _begin(self, forest: Forest, phi: Float[np.ndarray, "row component"]) -> None:
@@ -195,8 +220,7 @@ class ForestMembers:
         raw, basis = self.plan.surrogate.n_raw, self.model.components + 1
         slopes = np.zeros((len(self.members), basis, raw))
         losses, weights, rows = (np.zeros(len(self.members)) for _ in range(3))
-        devices = cycle(self.passes.devices)
-        jobs = [(forest, next(devices)) for forest in self.forests]
+        jobs = list(zip(self.forests, cycle(self.passes.devices)))
 
         def add(job: tuple[Forest, jax.Device], read: ReadChunk, targets: np.ndarray) -> None:
             (forest, device), places = job, job[0].places
@@ -342,6 +366,11 @@ class _Rows:
         given = last.astype(np.float32), np.array(zetas, np.float32)
         loss, slope = _sums(*given, self.basis, self.target, self.weight, surrogate=surrogate)
         return np.asarray(loss, np.float64), np.asarray(slope, np.float64)
+
+
+@partial(quick_jit, static_argnames="model")
+def _features(trees: dict[str, Array], x: Array, *, model: ForestFeatures) -> Array:
+    return model.features([trees], x)
 
 
 @partial(quick_jit, static_argnames="surrogate")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +12,12 @@ import numpy as np
 from gbpl.models.basis import leaf_numbers
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.rows import Chunk
-from gbpl.trees.grow import Binned, grow_trees, whole_depth
+from gbpl.trees.grow import Binned, forest_predictions, grow_trees, whole_depth
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["LeafMeans", "OutcomeForests"]
+__all__ = ["LeafMeans", "OutcomeForests", "unseen_means"]
 
 TREES = 20  # a third of those in memory: their leaves have the means of many more rows
 BAG, LEAF, SHARE = 0.5, 3, 0.5  # share of the rows that a tree sees, fewest rows of a leaf, share of features tried
@@ -101,10 +103,14 @@ class OutcomeForests:
         """Give every forest the rows outside its fold that took its action."""
         action, weight = read.chunk.action, weight_of(read.chunk)
         assert action is not None
-        for (fold, own), forest in self.forests.items():
-            rows = np.flatnonzero((read.fold != fold) & (action == own))
+
+        def give(place: tuple[int, int]) -> None:
+            rows = np.flatnonzero((read.fold != place[0]) & (action == place[1]))
             if len(rows):
-                forest.add(read.x[rows], np.zeros(len(rows), np.int32), target[rows], weight[rows])
+                self.forests[place].add(read.x[rows], np.zeros(len(rows), np.int32), target[rows], weight[rows])
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(give, self.forests))
 
     def close(self) -> None:
         for forest in self.forests.values():
@@ -113,15 +119,40 @@ class OutcomeForests:
     def start(self, read: ReadChunk) -> Float[np.ndarray, "row action"]:
         """Means of rows by the forests of their fold."""
         means = np.empty((len(read.x), self.actions), np.float32)
-        for fold in range(self.folds):
-            rows = np.flatnonzero(read.fold == fold)
-            if len(rows):
-                x = read.x[rows]
-                means[rows] = np.column_stack([self.forests[fold, own].predict(x) for own in range(self.actions)])
+        rows = [np.flatnonzero(read.fold == fold) for fold in range(self.folds)]
+        parts = [read.x[own] for own in rows]
+
+        def fill(place: tuple[int, int]) -> None:
+            fold, own = place
+            means[rows[fold], own] = self.forests[place].predict(parts[fold])[:, 0]
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(fill, self.forests))
         return means
 
     def finish(self, pending: Float[np.ndarray, "row action"], n: int) -> Float[np.ndarray, "row action"]:
         return pending
+
+
+def unseen_means(
+    read: ReadChunk, target: Float[np.ndarray, " row"], actions: int, *, seed: int
+) -> Float[np.ndarray, " row"]:
+    """Mean outcomes of the actions that rows took, by a forest of these rows for each; of a row by trees without it."""
+    action, weight = read.chunk.action, read.chunk.weight
+    assert action is not None
+    means = np.zeros(len(target))
+
+    def fill(number: int) -> None:
+        rows = np.flatnonzero(action == number)
+        if len(rows):
+            means[rows] = forest_predictions(
+                Binned.of(read.x[rows]), target[rows, None], np.arange(len(rows)), trees=TREES, bag=BAG, min_leaf=LEAF,
+                max_features=SHARE, seed=seed + number, weights=None if weight is None else weight[rows],
+            )[:, 0]  # fmt: skip
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(fill, range(actions)))
+    return means
 
 
 def _pairs(folds: int, actions: int, seeds: np.ndarray) -> Iterator[tuple[int, int, int]]:

@@ -8,7 +8,7 @@ the weights of the entries alone, because values are computed from rows that no 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,10 @@ from gbpl.nuisance.nuisances import Nuisances
 from gbpl.passes.additive import AdditiveMeans
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.fold_outputs import FoldOutputs
-from gbpl.passes.leaf_means import OutcomeForests
+from gbpl.passes.leaf_means import OutcomeForests, unseen_means
 from gbpl.passes.propensities import Propensities
 from gbpl.passes.rows import Chunk
+from gbpl.passes.screening import LEAST_OF_SAMPLE, largest_share
 from gbpl.runtime.pipeline import ahead, one_behind
 from gbpl.runtime.threads import one_thread
 
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OutcomeTables"]
 
-OUTCOME_VISITS = 8_000_000  # rows that pass an outcome model, in several passes where there are fewer
-
+OUTCOME_VISITS = 12_000_000  # rows that pass an outcome model, in several passes where there are fewer
+BATCH = 1_024  # the outcome of one action is noisy, and larger batches err less
 
 LEAST_SHARE = 0.02  # of a learner in the mean outcomes: one with less costs time and adds nothing
 
@@ -98,20 +99,51 @@ class OutcomeTables:
 
     def learn(self) -> None:
         """Fit the models of the log."""
-        beside = self._by_sums()
+        wanted: set[type] = set()
         if self.varies:  # a constant needs no model
-            self.learners = [self._networks(), *beside]
-            if beside:
-                self._average()
+            averages = self.averages and self.columns > 1
+            with ThreadPoolExecutor(1) as pool:  # while the network learns, on a device of its own if there is one
+                rehearsal = pool.submit(self._of_sample) if averages else None
+                self.learners = [self._networks()]
+                tried = None if rehearsal is None else rehearsal.result()
+            wanted = set() if tried is None else self._screened(tried)
+        beside = self._by_sums(wanted)
+        if beside:
+            self.learners += beside
+            self._average()
 
-    def _by_sums(self) -> list[OutcomeForests | AdditiveMeans]:
+    def _of_sample(self) -> dict[type, Float[np.ndarray, " row"]]:
+        """Mean outcomes of the actions taken, by what learns from sums; of the sample, by models that saw them not."""
+        read, target = self.read, self._target(self.read.grown.chunk)[0]
+        action = read.grown.chunk.action
+        assert action is not None
+        made: dict[type, np.ndarray] = {OutcomeForests: unseen_means(read.grown, target, self.columns, seed=read.seed)}
+        if AdditiveMeans.fits(read, self.columns):
+            additive = AdditiveMeans(read, self.columns)
+            additive.add(read.grown, target)
+            additive.close()
+            table = additive.finish(additive.start(read.grown), len(action))
+            made[AdditiveMeans] = table[np.arange(len(action)), action]
+        return made
+
+    def _screened(self, tried: dict[type, Float[np.ndarray, " row"]]) -> set[type]:
+        """Which of them may have a share beside the network once they have learned from all rows."""
+        (network,), grown = self.learners, self.read.grown
+        action, weight = grown.chunk.action, grown.chunk.weight
+        assert action is not None
+        rows, target = np.arange(len(action)), self._target(grown.chunk)[0].astype(np.float64)
+        by_network = network.finish(network.start(grown), len(rows))[rows, action]
+        shares = {kind: largest_share(by_network, means, target, weight) for kind, means in tried.items()}
+        return {kind for kind, share in shares.items() if share > LEAST_OF_SAMPLE}
+
+    def _by_sums(self, wanted: Collection[type]) -> list[OutcomeForests | AdditiveMeans]:
         """Everything that learns from sums, in one pass."""
         read = self.read
         beside: list[OutcomeForests | AdditiveMeans] = []
-        if self.varies and self.averages and self.columns > 1:
+        if OutcomeForests in wanted:
             beside.append(OutcomeForests(read, self._target(read.grown.chunk)[0], self.columns))
-            if AdditiveMeans.fits(read, self.columns):
-                beside.append(AdditiveMeans(read, self.columns))
+        if AdditiveMeans in wanted:
+            beside.append(AdditiveMeans(read, self.columns))
         if self.source.logged and read.grown.chunk.propensity is None:
             self.propensities = Propensities(read, average=self.averages)
         every = [*beside, *([] if self.propensities is None else [self.propensities])]
@@ -142,7 +174,9 @@ class OutcomeTables:
         ]
         shapes = (jax.ShapeDtypeStruct((read.table_rows,), np.float32),) * 2
         compiled = None if read.on_cpu else shapes
-        fitting = read.chunk_fit(members, MaskedSquare(self.columns), self.model, self.passes, compiled)
+        fitting = read.chunk_fit(
+            members, MaskedSquare(self.columns), self.model, self.passes, compiled, batch_size=BATCH
+        )
         stack = read.fit(fitting, self._learned_from())
         params = jax.tree.map(lambda leaf: leaf[:, None], stack.params)
         return _Networks(FoldOutputs(params, self.model, read.devices))

@@ -9,7 +9,8 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,22 +19,25 @@ from gbpl.fitting.apply import taken
 from gbpl.fitting.chunks import ChunkTable
 from gbpl.fitting.members import Member, across_folds
 from gbpl.fitting.stack import StackFit
-from gbpl.models.mixture import by_model
+from gbpl.models.mixture import Mixed
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.fold_outputs import FoldOutputs
 from gbpl.passes.forests import ForestMembers, ForestPolicies
 from gbpl.passes.outcome_models import OutcomeTables
+from gbpl.passes.screening import cannot_count
 from gbpl.path.grid import TableGrid, auto_path
 from gbpl.path.out_of_fold import OutOfFold
 from gbpl.path.path import side_by_side
-from gbpl.path.plan import Plan, lay_out, scaled_targets
+from gbpl.path.plan import Plan, lay_out, plan_path, scaled_targets
 from gbpl.runtime.pipeline import ahead, one_behind
+from gbpl.surrogates import Surrogate
 from gbpl.trees.forest import ForestFeatures
+from gbpl.value.welfare import deterministic
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["fit_scores", "rehearse_scores", "welfare_out_of_fold"]
+__all__ = ["FittedScores", "fit_scores", "rehearse_scores", "welfare_out_of_fold"]
 
 
 def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) -> None:
@@ -57,19 +61,59 @@ def rehearse_scores(passes: Passes, corrections: Sequence[float], count: int) ->
     policies.of(np.zeros((1, passes.source.n_features), np.float32), np.zeros(1, int))
 
 
-def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> tuple[StackFit, list[ForestMembers]]:
-    """Fit the members of a plan, networks in `count` passes; and what the forests among them are."""
-    stacks: list[StackFit | None] = []
-    forests = []
-    for place, model in enumerate(plan.problem.settings.models):
-        if isinstance(model, ForestFeatures):
-            forests.append(ForestMembers(plan, place, passes))
-            forests[-1].learn(outcomes)
-            stacks.append(forests[-1].stack)
-        else:
-            fitting = passes.chunk_fit(plan.of_model(place), plan.surrogate, model, count)
-            stacks.append(passes.fit(fitting, _learned_from(plan, passes, outcomes, count)))
-    return side_by_side(stacks), forests
+class FittedScores(NamedTuple):
+    """The members that were fitted, the plan that has them alone, and what the forests among them are."""
+
+    plan: Plan
+    stack: StackFit
+    forests: list[ForestMembers]
+
+
+def fit_scores(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> FittedScores:
+    """Fit the members of a plan: networks in `count` passes, and the forests that are not hopeless beside them."""
+    networks, models = _networks(plan), plan.problem.settings.models
+    grown = [place for place in range(len(models)) if place not in networks]
+    stacks: dict[int, StackFit] = {}
+    with ThreadPoolExecutor(1) as pool:  # while the networks learn, which have a device of their own if there is one
+        asked = [ForestMembers(plan, place, passes, whole=True) for place in grown if networks]
+        policies = [pool.submit(one.of_sample, outcomes) for one in asked]
+        for place in networks:
+            fitting = passes.chunk_fit(plan.of_model(place), plan.surrogate, models[place], count)
+            stacks[place] = passes.fit(fitting, _learned_from(plan, passes, outcomes, count))
+        tried = [done.result() for done in policies]
+    if networks:
+        sample = passes.grown
+        received = partial(_received, plan.surrogate, outcomes.of(sample)[0])
+        values = [received(_DevicePolicies(plan, passes, stack, place).of(sample)) for place, stack in stacks.items()]
+        best, weight = np.concatenate(values), sample.chunk.weight
+        grown = [at for at, part in zip(grown, tried, strict=True) if not cannot_count(received(part), best, weight)]
+    kept = sorted([*networks, *grown])
+    plan = _only(plan, kept)
+    forests = [ForestMembers(plan, kept.index(place), passes) for place in grown]
+    for place, forest in zip(grown, forests, strict=True):
+        forest.learn(outcomes)
+        stacks[place] = forest.stack
+    fitted = [replace(stacks[place], members=tuple(plan.of_model(now))) for now, place in enumerate(kept)]
+    return FittedScores(plan, side_by_side(fitted), forests)
+
+
+def _only(plan: Plan, kept: Sequence[int]) -> Plan:
+    """The plan with some of its models alone."""
+    settings = plan.problem.settings
+    if len(kept) == len(settings.models):
+        return plan
+    first, *beside = (settings.models[place] for place in kept)
+    return plan_path(
+        replace(plan.problem, settings=replace(settings, model=first, beside=tuple(beside))), plan.standardizer
+    )
+
+
+def _received(
+    surrogate: Surrogate, outcomes: Float[np.ndarray, "row action"], policies: Float[np.ndarray, "entry row action"]
+) -> Float[np.ndarray, "entry row"]:
+    """Outcomes of rows under the deterministic rules of some policies."""
+    chosen = deterministic(surrogate.advantage(policies))
+    return outcomes[np.arange(len(outcomes)), chosen].astype(np.float64)
 
 
 def _learned_from(plan: Plan, passes: Passes, outcomes: OutcomeTables, count: int) -> Iterator[ChunkTable]:
@@ -86,8 +130,9 @@ def welfare_out_of_fold(
     plan: Plan, passes: Passes, outcomes: OutcomeTables, stack: StackFit, forests: Sequence[ForestMembers] = ()
 ) -> list[OutOfFold]:
     """Sums of each member's welfare on all rows of its fold, fold by fold."""
-    policies: list[_NetworkPolicies | ForestPolicies] = [part.policies() for part in forests]
-    policies += [_NetworkPolicies(plan, passes, stack, place) for place in _networks(plan)]
+    policies: list[_DevicePolicies | ForestPolicies] = [part.policies() for part in forests if passes.on_cpu]
+    others = _networks(plan) if passes.on_cpu else range(len(plan.problem.settings.models))
+    policies += [_DevicePolicies(plan, passes, stack, place) for place in others]
     policies.sort(key=lambda part: part.place)
     sums, folds = [plan.out_of_fold() for _ in range(passes.folds)], range(passes.folds)
 
@@ -107,13 +152,14 @@ def _networks(plan: Plan) -> list[int]:
     return [place for place, model in enumerate(models) if not isinstance(model, ForestFeatures)]
 
 
-class _NetworkPolicies:
-    """Policies of the members of a network on rows of the fold that they have not learned from, entry by entry."""
+class _DevicePolicies:
+    """Policies of the members of a model on rows of the fold that they have not learned from, entry by entry."""
 
     def __init__(self, plan: Plan, passes: Passes, stack: StackFit, place: int) -> None:
         settings, self.place = plan.problem.settings, place
         members = np.array([stack.find(fold=fold, model=place) for fold in range(passes.folds)])
-        ((_, params, _),) = by_model(plan.model, taken(stack.params, members.ravel()))
+        params = taken(stack.params, members.ravel())
+        params = params.parts[place] if isinstance(params, Mixed) else params
         params = jax.tree.map(lambda leaf: leaf.reshape(*members.shape, *leaf.shape[1:]), params)
         self.outputs = FoldOutputs(params, settings.models[place], passes.devices, settings.surrogate)
 
@@ -125,9 +171,13 @@ class _NetworkPolicies:
         """Policies in the order of the entries."""
         return self.outputs.finish(pending, n)
 
+    def of(self, read: ReadChunk) -> Float[np.ndarray, "entry row action"]:
+        """`start` and `finish` in one."""
+        return self.finish(self.start(read), len(read.x))
+
 
 def _decided(
-    plan: Plan, passes: Passes, outcomes: OutcomeTables, policies: Sequence[_NetworkPolicies | ForestPolicies]
+    plan: Plan, passes: Passes, outcomes: OutcomeTables, policies: Sequence[_DevicePolicies | ForestPolicies]
 ) -> Iterator[tuple[ReadChunk, list[Float[np.ndarray, "row action"]], Float[np.ndarray, "entry row action"]]]:
     """Every row that is learned from once, with its outcomes and the policies of its fold's members by entry.
 
