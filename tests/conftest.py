@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-MAPS, MOST_MAPS = Path("/proc/self/maps"), 25_000
+MAPS, MOST_MAPS = Path("/proc/self/maps"), 15_000
 # The files that take longest begin before all others, so that both processes end together.
 LONGEST = [
     "docs/test_readme.py", "docs/test_examples.py", "paper/test_paper_run.py", "docs/test_portfolio_example.py",

@@ -31,7 +31,8 @@ def _small_and_elsewhere(tmp_path, monkeypatch):
 
     The two networks for outcomes are one, so that one is compiled.
     """
-    network = MLP(hidden=(16,))
+    monkeypatch.setattr(MLP.__init__, "__defaults__", ((16,), "tanh"))
+    network = MLP()
     monkeypatch.setattr(gbpl.estimators.gbplnet, "NETWORK", network)
     monkeypatch.setattr(gbpl.nuisance.plan, "AUTO_NETWORKS", {"network": network, "relu network": network})
     monkeypatch.chdir(tmp_path)
