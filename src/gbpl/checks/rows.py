@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,20 +67,22 @@ def repeated_rows(feedback: Feedback) -> list[Suspicion]:
     Rows may share their features by chance. But then they agree in action and outcome about as often as any two rows.
     """
     x = seen_by_models(feedback)
-    alike = _joined([codes_of(x, places) for places in by_column(feedback).values()])
+    alike = _joined(codes_of(x, places) for places in by_column(feedback).values())
+    size = np.bincount(alike)
+    some = (size >= 2) & (size <= MOST_ALIKE)
+    if not some.any():
+        return []
     if isinstance(feedback, LoggedFeedback):
         results = _joined([feedback.action, np.unique(feedback.outcome, return_inverse=True)[1]])
     else:
         results = _joined([np.unique(outcome, return_inverse=True)[1] for outcome in feedback.outcomes.T])
     chance = float(np.sum((np.bincount(results) / len(results)) ** 2))
-    size = np.bincount(alike)
-    some = (size >= 2) & (size <= MOST_ALIKE)
     whole = _joined([alike, results])
     distinct, first = np.unique(whole, return_index=True)
     different = np.bincount(alike[first], minlength=len(size))  # results in each group of rows that are alike
-    again = np.setdiff1d(np.arange(len(whole)), first)
+    again = np.delete(np.arange(len(whole)), first)
     again = again[some[alike[again]]]
-    share = float(np.mean(different[some] == 1)) if some.any() else 0.0
+    share = float(np.mean(different[some] == 1))
     if len(again) < max(LEAST_REPEATED, REPEATED_SHARE * len(whole)) or chance > MOST_CHANCE or share < MOST_AGREE:
         return []
     repeated = len(whole) - len(distinct)
@@ -91,11 +94,15 @@ def repeated_rows(feedback: Feedback) -> list[Suspicion]:
     return [Suspicion("repeated rows", sentence, (), tuple(again[:MOST_ROWS_LISTED].tolist()))]
 
 
-def _joined(columns: list[Int[np.ndarray, " row"]]) -> Int[np.ndarray, " row"]:
-    """One code per row for all columns together."""
-    codes = np.zeros(len(columns[0]), np.int64)
+def _joined(columns: Iterable[Int[np.ndarray, " row"]]) -> Int[np.ndarray, " row"]:
+    """One code per row for all columns together; where some tell all rows apart, the others need no look."""
+    codes: np.ndarray | None = None
     for column in columns:
-        codes = np.unique(codes * (int(column.max(initial=0)) + 1) + column, return_inverse=True)[1]
+        together = column if codes is None else codes * (int(column.max(initial=0)) + 1) + column
+        codes = np.unique(together, return_inverse=True)[1]
+        if codes.max(initial=0) + 1 == len(codes):
+            break
+    assert codes is not None
     return codes
 
 

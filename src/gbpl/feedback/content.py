@@ -85,7 +85,10 @@ def distinct_rows(*parts: np.ndarray | None) -> tuple[int, Int[np.ndarray, " kep
     columns = [np.asarray(part).reshape(len(part), -1) for part in parts if part is not None]
     key = np.zeros(len(columns[0]), np.uint64)
     for number, column in enumerate(column for part in columns for column in part.T):
-        key += mixed(_ranks(column) ^ mixed(np.array([number], np.uint64)))
+        _, rank, count = np.unique(column, return_inverse=True, return_counts=True)
+        if count.min(initial=2) == 1:  # a row with a value of its own is there once
+            return 1, np.arange(len(column))
+        key += mixed(rank.astype(np.uint64) ^ mixed(np.array([number], np.uint64)))
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(key[order]) != 0])
     times = int(np.gcd.reduce(np.diff(np.r_[starts, len(order)])))
