@@ -309,16 +309,16 @@ def test_batches_have_every_row_outside_the_fold_once_and_none_inside() -> None:
         fold, weight = rng.integers(0, 5, count), rng.uniform(0.5, 2.0, count)
         for given in (None, weight):
             rows, share = fitting.deal(fold, given)
-            assert rows.shape == share.shape == (1, *batch_plan(1000, 5, 64)[:1], 5, batch_plan(1000, 5, 64)[1])
+            assert rows.shape == share.shape == (batch_plan(1000, 5, 64)[0], 5, batch_plan(1000, 5, 64)[1])
             for number in range(5):
-                counted = share[0, :, number] > 0
-                assert (np.sort(rows[0, :, number][counted]) == 20 + np.flatnonzero(fold != number)).all()
+                counted = share[:, number] > 0
+                assert (np.sort(rows[:, number][counted]) == 20 + np.flatnonzero(fold != number)).all()
                 if given is None:
-                    np.testing.assert_allclose(share[0, :, number].sum(axis=1), 1.0, rtol=1e-6)
+                    np.testing.assert_allclose(share[:, number].sum(axis=1), 1.0, rtol=1e-6)
                 else:
-                    expected = weight[rows[0, :, number][counted] - 20]
+                    expected = weight[rows[:, number][counted] - 20]
                     np.testing.assert_allclose(
-                        share[0, :, number][counted] * np.repeat(counted.sum(axis=1), counted.sum(axis=1)), expected,
+                        share[:, number][counted] * np.repeat(counted.sum(axis=1), counted.sum(axis=1)), expected,
                         rtol=1e-5,
                     )  # fmt: skip
 

@@ -297,7 +297,7 @@ class Block:
             return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=weak)
 
         given, fixed = self._before(seated)
-        state = jax.eval_shape(partial(initial_state, **fixed), *given)
+        state = initial_state.eval_shape(*given, **fixed)
         state = jax.tree.map(lambda leaf: placed(leaf, member_sharding(self.devices)), state)
         table = jax.ShapeDtypeStruct((self.table_rows, self.n_features), np.float32), target
         data = jax.tree.map(lambda leaf: placed(leaf, shared_sharding(self.devices)), table)
