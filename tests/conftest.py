@@ -12,8 +12,8 @@ TESTS = Path(__file__).parent
 MAPS, MOST_MAPS = Path("/proc/self/maps"), 15_000
 # The files that take longest begin before all others, so that both processes end together.
 LONGEST = [
-    "docs/test_readme.py", "docs/test_examples.py", "paper/test_paper_run.py", "docs/test_portfolio_example.py",
-    "frozen/test_file.py", "estimators/test_gbplnet.py", "study/test_study.py", "cli/test_cli.py",
+    "docs/test_readme.py", "paper/test_paper_run.py", "docs/test_examples.py", "frozen/test_file.py",
+    "estimators/test_gbplnet.py", "docs/test_portfolio_example.py", "study/test_study.py", "cli/test_cli.py",
     "frozen/test_onnx.py", "estimators/test_logged_fit.py", "estimators/test_gbpl.py", "test_contracts.py",
     "posterior/test_posteriors.py", "passes/test_passes.py", "path/test_out_of_fold.py", "nuisance/test_cross_fit.py",
     "report/test_report_browser.py", "estimators/test_sklearn.py", "fitting/test_stack.py", "test_surrogates.py",
