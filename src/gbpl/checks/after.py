@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gbpl.checks.columns import by_column, listed
-from gbpl.checks.follow import bounded_sums, quick_balance
+from gbpl.checks.follow import balance_by_features, bounded_sums
 from gbpl.checks.leak import most_explained
 from gbpl.checks.propensities import SMALL, SURE, shares_of, some_rows
 from gbpl.checks.redraws import ranks_of
@@ -36,7 +36,7 @@ def after_the_action(log: LoggedFeedback) -> list[str]:
     log = some_rows(log)
     x, columns = log.context, by_column(log)
     if known:
-        test = quick_balance(log, np.asarray(log.propensity))[1]
+        test = balance_by_features(log, np.asarray(log.propensity))
     else:
         test = bounded_sums(log, shares_of(log)[0], ranks_of(x))
     chance, matters = test.p_values(), np.abs(test.z) > SMALL * np.sqrt(len(log))

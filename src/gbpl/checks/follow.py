@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
 __all__ = [
-    "Balance", "Bounded", "Studentized", "Test", "balance_of", "bounded_sums", "propensity_table", "quick_balance",
+    "Balance", "Bounded", "Studentized", "Test", "balance_by_features", "balance_by_propensities", "balance_of",
+    "bounded_sums", "propensity_table",
 ]  # fmt: skip
 
 SUM_TOLERANCE = 1e-3
@@ -144,20 +145,29 @@ class Balance:
         return list(dict.fromkeys(j for columns in listed for j in columns))
 
 
-def quick_balance(
+def balance_by_propensities(
     log: LoggedFeedback, propensity: Float[np.ndarray, "..."], *, together: bool = False
-) -> tuple[Studentized | Bounded, Studentized | Bounded]:
-    """Both tests without redraws: sums of functions of the propensities, and one sum per column."""
+) -> Studentized | Bounded:
+    """The first test without redraws: sums of functions of the propensities."""
     table = propensity_table(propensity, log)
-    weights = np.ones((len(log), 1)) if log.weights is None else (log.weights / log.weights.mean())[:, None]
-
-    def tested(moments: Float[np.ndarray, "row function"], inverse: bool) -> Studentized | Bounded:
-        if table is None:
-            return _studentized(log, propensity, weights * moments)
-        return bounded_sums(log, table, weights * moments, inverse=inverse, together=together)
-
     varies = table is not None and bool(np.ptp(table, axis=0).any())  # else 1 / e is the constant again
-    return tested(_of_propensities(table, len(log)), varies), tested(ranks_of(log.context), False)
+    moments = _of_propensities(table, len(log))
+    return _without_redraws(log, propensity, table, moments, inverse=varies, together=together)
+
+
+def balance_by_features(log: LoggedFeedback, propensity: Float[np.ndarray, "..."]) -> Studentized | Bounded:
+    """The second test without redraws: one sum per column."""
+    return _without_redraws(log, propensity, propensity_table(propensity, log), ranks_of(log.context))
+
+
+def _without_redraws(
+    log: LoggedFeedback, propensity: Float[np.ndarray, "..."], table: Float[np.ndarray, "row action"] | None,
+    moments: Float[np.ndarray, "row function"], *, inverse: bool = False, together: bool = False,
+) -> Studentized | Bounded:  # fmt: skip
+    weights = np.ones((len(log), 1)) if log.weights is None else (log.weights / log.weights.mean())[:, None]
+    if table is None:
+        return _studentized(log, propensity, weights * moments)
+    return bounded_sums(log, table, weights * moments, inverse=inverse, together=together)
 
 
 def _of_propensities(table: Float[np.ndarray, "row action"] | None, n: int) -> Float[np.ndarray, "row function"]:

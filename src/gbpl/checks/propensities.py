@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gbpl.checks.follow import balance_of, propensity_table, quick_balance
+from gbpl.checks.follow import balance_by_propensities, balance_of, propensity_table
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.pseudo_outcomes import of_logged_action
 from gbpl.report.numbers import percent
@@ -45,7 +45,7 @@ def wrong_propensities(
     log = replace(log, propensity=given)
     log = log if strict else some_rows(log)
     given = np.asarray(log.propensity)
-    test = quick_balance(log, given, together=strict)[0]
+    test = balance_by_propensities(log, given, together=strict)
     far = np.abs(test.z) > (0.0 if strict else SMALL * np.sqrt(len(log)))
     if not far.any() or test.p_value() > SURE:
         return None
