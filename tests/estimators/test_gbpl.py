@@ -19,6 +19,7 @@ from support.cli import people, read, run, write
 import gbpl.estimators.gbplnet
 import gbpl.nuisance.averaged
 import gbpl.nuisance.plan
+import gbpl.path.grid
 import gbpl.path.path
 import gbpl.study.options
 from gbpl import GBPL, MLP, FitConfig, ForestFeatures, FullFeedback, GBPLNet, PosteriorError, Splines, fit_many, load
@@ -127,6 +128,20 @@ def test_networks_have_a_short_path_and_other_models_fewer_zetas(three: GBPL, lo
     assert_array_equal(logged.zeta_path_.correction, [1, 1, 1, 0, 1, 1, 0, 1, 1, 0])
     by_hand = GBPLNet(model=NETWORK, committee=FOLDS, fit_config=FAST, random_state=0, progress=False).fit(X, Y)
     assert_allclose(by_hand.zeta_path_.zeta / by_hand.outcome_scale_, [10.0, 3.0, 1.0, 0.1, 0.001])  # alone
+
+
+def test_with_many_logged_rows_networks_learn_the_outcome_model_unsaturated(
+    logged: GBPL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At three times the scale of that table in place of one; all else is as with few rows."""
+    few = logged.zeta_path_
+    monkeypatch.setattr(gbpl.path.grid, "MANY", ROWS)
+    path, full = quick().fit(**LOG).zeta_path_, quick().fit(X, Y)
+    assert list(path.model) == list(few.model)
+    assert_allclose(path.zeta / few.zeta, [1, 1, 1, 3, 1, 1, 1, 1, 1, 1], rtol=1e-6)
+    assert_allclose(full.zeta_path_.zeta[:3] / full.outcome_scale_, [3.0, 1.0, 0.1])
+    monkeypatch.setattr(gbpl.path.grid, "MANY", ROWS + 1)
+    assert_allclose(quick().fit(**LOG).zeta_path_.zeta, few.zeta, rtol=1e-6)
 
 
 def test_it_has_steps_of_its_own_unless_they_are_given() -> None:

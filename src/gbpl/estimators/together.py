@@ -78,18 +78,19 @@ def fit_nuisances(requests: Sequence[Request]) -> list[Nuisances | None]:
 
 def _problem(request: Request, nuisances: Nuisances | None) -> PathProblem:
     feedback, shares, construction = request.feedback, request.corrections, request.construction
+    several = bool(request.settings.beside)
     if nuisances is None:
         assert isinstance(feedback, FullFeedback)
-        several = bool(request.settings.beside)
         tables = [Table([feedback.outcomes], feedback.scale, path=auto_path(1.0, several=several))]
         return PathProblem(feedback, tables, request.folds, request.settings)
     scores = _scores(request, nuisances)
     weighing = FullFeedback(
         feedback.x, scores(correction=shares[0]), feedback.weights, feedback.actions, feedback.groups
     )
-    tables = [_table(nuisances, weighing, scores, share, several=bool(request.settings.beside)) for share in shares]
+    paths = [auto_path(share, several=several, logged=len(feedback)) for share in shares]
+    tables = [_table(nuisances, weighing, scores, *each) for each in zip(shares, paths, strict=True)]
     modelled: Any = None
-    if request.settings.beside and construction == "dr" and len(tables) > 1:
+    if several and construction == "dr" and len(tables) > 1:
         modelled = scores(correction=0.0)
     return PathProblem(weighing, tables, request.folds, request.settings, modelled)
 
@@ -105,11 +106,10 @@ def _scores(request: Request, nuisances: Nuisances) -> Callable[..., Any]:
 
 
 def _table(
-    nuisances: Nuisances, feedback: FullFeedback, scores: Callable[..., Any], correction: float, *, several: bool
+    nuisances: Nuisances, feedback: FullFeedback, scores: Callable[..., Any], correction: float, path: Sequence[float]
 ) -> Table:
     """What members learn from: where possible, for each fold scores that do not depend on its rows."""
     scale = replace(feedback, outcomes=scores(correction=correction)).scale
-    path = auto_path(correction, several=several)
     if nuisances.fold_means is None:
         return Table([scores(correction=correction)], scale, correction, path)
     each = [scores(correction=correction, fold=fold) for fold in range(len(nuisances.fold_means))]

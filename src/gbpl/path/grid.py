@@ -10,14 +10,21 @@ __all__ = ["AUTO_PATH", "MODEL_PATH", "SIDE_PATH", "TableGrid", "auto_path"]
 AUTO_PATH = (10.0, 3.0, 1.0, 0.1, 0.001)  # from the regression end to the direct-welfare end
 MODEL_PATH = (3.0, 0.1)  # of the outcome model's table alone: it has no noise, zetas differ little, and two are enough
 SHORT_PATH, SHORT_MODEL_PATH = (3.0, 1.0, 0.1), (1.0,)  # of a network that has other models beside it
-SIDE_PATH = (3.0, 0.3)  # of those models
+# With so many rows the outcome model's table is precise, and a score that is not saturated changes sign where it does.
+MANY, MANY_MODEL_PATH = 5_000, (3.0,)
+SIDE_PATH = (3.0, 0.3)  # of the models beside the network
 
 
-def auto_path(correction: float, *, several: bool = False) -> tuple[float, ...]:
-    """Zetas of a table with this share of the doubly robust correction, where the user names none."""
-    if several:
-        return SHORT_PATH if correction > 0.0 else SHORT_MODEL_PATH
-    return AUTO_PATH if correction > 0.0 else MODEL_PATH
+def auto_path(correction: float, *, several: bool = False, logged: int = 0) -> tuple[float, ...]:
+    """Zetas of a table with this share of the doubly robust correction, where the user names none.
+
+    With `several` models they are those of the first; `logged` is the number of rows of a log.
+    """
+    if correction > 0.0:
+        return SHORT_PATH if several else AUTO_PATH
+    if not several:
+        return MODEL_PATH
+    return SHORT_MODEL_PATH if logged < MANY else MANY_MODEL_PATH
 
 
 @dataclass(frozen=True, slots=True)
