@@ -58,8 +58,8 @@ def _outside() -> dict[str, str]:
 
 
 def variables(source: Path | None) -> dict[str, str]:
-    """For a family's process: only that of gbpl sees a checkout, by the path of its source."""
-    return _outside() | ({} if source is None else {"PYTHONPATH": str(source)})
+    """For a family's process: only that of gbpl sees a checkout, and it keeps nothing compiled for the next process."""
+    return _outside() | ({} if source is None else {"PYTHONPATH": str(source), "GBPL_CACHE_DIR": "off"})
 
 
 def _reason(log: Path) -> str:

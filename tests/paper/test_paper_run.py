@@ -194,8 +194,8 @@ def test_ray_is_asked_for_when_it_is_missing(tmp_path: Path, monkeypatch: pytest
 
 def test_ray_gives_the_same_numbers(quick: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="Ray is not installed")
-    reproduce(Run(("synthetic-K",), quick=True, device="cpu", engine="ray"), tmp_path / "run")
-    name = Path("records") / "synthetic-K.csv"
+    reproduce(Run(("full-feedback-learning",), quick=True, device="cpu", engine="ray"), tmp_path / "run")
+    name = Path("records") / "full-feedback-learning.csv"
     assert (tmp_path / "run" / name).read_bytes() == (quick / name).read_bytes()
 
 
