@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 import gbpl.fitting.placement
 from gbpl.fitting.block import rounded_up
@@ -15,6 +16,7 @@ from gbpl.fitting.members import Member
 from gbpl.fitting.placement import Work, devices_for, parameter_count
 from gbpl.fitting.stack import fit_stack
 from gbpl.models.networks import MLP
+from gbpl.runtime.devices import with_room
 from gbpl.surrogates import Binary
 
 SMALL, LARGE, MANY = Work(20, 19, 128, 4_900), Work(25, 256, 128, 18_000), Work(400, 19, 128, 18_000)
@@ -93,3 +95,12 @@ def test_fits_of_other_sizes_share_what_is_compiled(caplog: pytest.LogCaptureFix
     finally:
         jax.config.update("jax_log_compiles", False)
     assert not [record for record in caplog.records if "train_block" in record.getMessage()]
+
+
+@pytest.mark.parametrize(("shape", "rows"), [((500, 10), 65_536), ((70_000, 3), 262_144), ((500, 2_000), 500)])
+def test_tables_have_room_for_other_sizes_unless_it_would_fill_the_memory(shape: tuple[int, int], rows: int) -> None:
+    table = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    roomy = with_room(table)
+    assert roomy.shape == (rows, shape[1])
+    assert_array_equal(roomy[: len(table)], table)
+    assert not roomy[len(table) :].any()

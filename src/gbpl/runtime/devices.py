@@ -9,6 +9,7 @@ process.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -33,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 APPLIED_BY_HOST = 1e11  # rows x parameters: some seconds of one core
-ROOMS = (1 << 16, 1 << 18)  # rows of tables
+ROOMS, MOST_ROOM = (1 << 16, 1 << 18), 1 << 24  # rows of tables, and values that one is filled up to
 DeviceName = Literal["auto", "cpu", "gpu"]
 
 # jax.jit for what runs a few times: on a GPU the search for the fastest products takes a second or more per program and
@@ -118,9 +119,12 @@ def aligned_empty(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def with_room(table: np.ndarray) -> np.ndarray:
-    """A table below which there is room for more rows, so that tables of few sizes occur; as it is if it is large."""
+    """A table below which there is room for more rows, so that tables of few sizes occur; as it is if it is large.
+
+    One of many columns is as it is too: room for 65,536 rows of 2,000 features would be half a gigabyte.
+    """
     rows = next((size for size in ROOMS if len(table) <= size), len(table))
-    if rows == len(table):
+    if rows == len(table) or rows * math.prod(table.shape[1:]) > MOST_ROOM:
         return table
     out = aligned_empty((rows, *table.shape[1:]))
     out[: len(table)], out[len(table) :] = table, 0.0
