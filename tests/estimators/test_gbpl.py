@@ -374,6 +374,22 @@ def test_a_file_is_learned_from_as_the_same_rows_in_memory(monkeypatch: pytest.M
     assert there.fingerprint_.seen(FullFeedback.of(x[:2000], outcomes[:2000])) > 0.9
 
 
+def test_in_passes_networks_learn_the_outcome_model_at_large_zetas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten and three times the scale of its table, where networks alone have three and a tenth."""
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "LARGE", 1_000)
+    x, outcomes, action = stepped_sample(3_000, 2, seed=3)
+    log = {"X": x, "y": outcomes[np.arange(3_000), action], "action": action, "propensity": 0.5}
+    alone = GBPLNet(model=NETWORK, committee=FOLDS, nuisance_folds=3, fit_config=FAST, random_state=0, progress=False)
+    ratios = []
+    for policy in (quick(), alone):
+        path = policy.fit(**log).zeta_path_
+        network = np.array([name == "MLP" for name in path.model]) if path.model else np.ones(len(path.zeta), bool)
+        full, modelled = (path.zeta[network & (path.correction == share)] for share in (1.0, 0.0))
+        assert_allclose(full / full[0], [1.0, 0.3, 0.1, 0.01, 0.0001], rtol=1e-5)
+        ratios.append(modelled[0] / modelled[1])
+    assert ratios == pytest.approx([10.0 / 3.0, 30.0])
+
+
 class InPassesError(Exception):
     """Learning in passes has begun."""
 

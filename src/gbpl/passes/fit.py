@@ -35,7 +35,7 @@ from gbpl.passes.curvature import curvatures
 from gbpl.passes.outcome_models import OutcomeTables
 from gbpl.passes.rows import RowSource
 from gbpl.passes.scores import fit_scores, rehearse_scores, welfare_out_of_fold
-from gbpl.path.grid import auto_path
+from gbpl.path.grid import PASSES_MODEL_PATH, auto_path
 from gbpl.path.out_of_fold import ZetaPath, average_weights, dropped_small
 from gbpl.path.path import PathFit, weighed_fit
 from gbpl.path.plan import PathProblem, PathSettings, Plan, Table, plan_path
@@ -154,12 +154,14 @@ def _plan(passes: Passes, outcomes: OutcomeTables) -> tuple[Plan, Nuisances | No
     else:
         assert sample.outcomes is not None
         tables = [sample.outcomes]
+    several = bool(passes.settings.beside)
     feedback = FullFeedback(sample.x, tables[0], sample.weight, passes.source.actions, sample.group)
-    # Networks have all their zetas, forests beside them or not: with so many rows the small ones decide best.
-    modelled = tables[1] if passes.settings.beside and len(tables) > 1 and outcomes.corrections[1] == 0.0 else None
+    modelled = tables[1] if several and len(tables) > 1 and outcomes.corrections[1] == 0.0 else None
+    # Of other tables networks have all their zetas, forests beside them or not.
+    paths = [PASSES_MODEL_PATH if several and share == 0.0 else auto_path(share) for share in outcomes.corrections]
     learned = [
-        Table([table], replace(feedback, outcomes=table).scale, correction, auto_path(correction))
-        for table, correction in zip(tables, outcomes.corrections, strict=True)
+        Table([table], replace(feedback, outcomes=table).scale, correction, path)
+        for table, correction, path in zip(tables, outcomes.corrections, paths, strict=True)
     ]
     problem = PathProblem(feedback, learned, passes.fold_rows, passes.settings, modelled)
     return plan_path(problem, passes.statistics.standardizer), nuisances

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["AUTO_PATH", "MODEL_PATH", "SIDE_PATH", "TableGrid", "auto_path"]
+__all__ = ["AUTO_PATH", "MODEL_PATH", "PASSES_MODEL_PATH", "SIDE_PATH", "TableGrid", "auto_path"]
 
 AUTO_PATH = (10.0, 3.0, 1.0, 0.1, 0.001)  # from the regression end to the direct-welfare end
 MODEL_PATH = (3.0, 0.1)  # of the outcome model's table alone: it has no noise, zetas differ little, and two are enough
 SHORT_PATH, SHORT_MODEL_PATH = (3.0, 1.0, 0.1), (1.0,)  # of a network that has other models beside it
-# With so many rows the outcome model's table is precise, and a score that is not saturated changes sign where it does.
-MANY, MANY_MODEL_PATH = 5_000, (3.0,)
+# With many rows the outcome model's table is precise, and a score that is not saturated changes sign where it does.
+MANY, MANY_MODEL_PATH, PASSES_MODEL_PATH = 5_000, (3.0,), (10.0, 3.0)
 SIDE_PATH = (3.0, 0.3)  # of the models beside the network
 
 
