@@ -25,7 +25,7 @@ from gbpl.runtime.devices import enable_x64, quick_jit
 if TYPE_CHECKING:
     from jaxtyping import Array, Float, Int
 
-__all__ = ["ConvexObjective", "Solution", "is_solved", "solve"]
+__all__ = ["ConvexObjective", "Solution", "is_solved", "learns_last_layer", "solve"]
 
 BLOCK = 8_192
 STEP = 256  # sizes of blocks are multiples of it, so that members with about as many rows share what is compiled
@@ -56,9 +56,12 @@ def is_solved(objective: Objective, model: ScoreModel) -> bool:
     """Whether members are solved: a convex loss of a score that has no parameters but its last layer."""
     if not (isinstance(objective, ConvexObjective) and objective.convex and isinstance(model, LastLayerModel)):
         return False
-    if isinstance(model, FixedFeatures):
-        return True
-    params = jax.eval_shape(lambda: model.init(jax.random.key(0), 1, objective.n_raw))
+    return isinstance(model, FixedFeatures) or learns_last_layer(model, objective.n_raw)
+
+
+def learns_last_layer(model: LastLayerModel, n_raw: int) -> bool:
+    """Whether the last layer is all that a model has to learn."""
+    params = jax.eval_shape(lambda: model.init(jax.random.key(0), 1, n_raw))
     return len(params) == 1 and set(params[0]) == {"weight", "bias"}
 
 

@@ -26,6 +26,7 @@ from gbpl.fitting.config import FitConfig
 from gbpl.fitting.hosts import share
 from gbpl.fitting.members import Member
 from gbpl.fitting.newton import is_solved, solve
+from gbpl.fitting.once import computed_once
 from gbpl.fitting.placement import Work, devices_for, parameter_count
 from gbpl.models.base import GrownModel, ScoreModel
 from gbpl.runtime.devices import DeviceName, aligned_empty, as_aligned, resolve_devices, with_room
@@ -104,11 +105,13 @@ def fit_stack(
         problem = StackProblem(x, target, members)
         return model.fit_stacks([problem], objective, config=config, device=device, progress=progress)[0]
     resolve_devices(device)  # refuses what is not there
+    solved = is_solved(objective, model)
+    model, x = (model, x) if solved else computed_once(model, x, objective.n_raw)
     data = jax.tree.map(as_aligned, (x, target))
     bar = Progress("fitting", len(members), show=progress)
 
     def fitted(numbers: Sequence[int]) -> list[FittedMember]:
-        if is_solved(objective, model):
+        if solved:
             return [_solved(members[number], data, objective, model, bar, done) for done, number in enumerate(numbers)]
         groups: dict[tuple, list[int]] = {}
         for number in numbers:
