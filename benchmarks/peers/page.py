@@ -79,16 +79,19 @@ def _summary(results: Results) -> str:
 
 
 def _times(results: Results) -> list[str]:
-    """What gbpl with its value takes beside the others, by n."""
+    """What gbpl takes beside the others, without and with its value, by n."""
     spent, lines = results.later_seconds(), []
     for method in results.order:
-        ratios = [
-            f"{by_method[OURS_VALUED] / by_method[method]:.2f} at n = {n:,}"
-            for n, by_method in spent.items()
-            if method not in (OURS, OURS_VALUED) and method in by_method and OURS_VALUED in by_method
-        ]
-        if ratios:
-            lines.append(f"A fit and its value take, in CPU seconds of `{method}`: {', '.join(ratios)}.")
+        if method in (OURS, OURS_VALUED):
+            continue
+        for own, what in ((OURS, "A fit takes"), (OURS_VALUED, "A fit and its value take")):
+            ratios = [
+                f"{by_method[own] / by_method[method]:.2f} at n = {n:,}"
+                for n, by_method in spent.items()
+                if method in by_method and own in by_method
+            ]
+            if ratios:
+                lines.append(f"{what}, in CPU seconds of `{method}`: {', '.join(ratios)}.")
     return lines
 
 
