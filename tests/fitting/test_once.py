@@ -44,6 +44,19 @@ def test_a_fit_is_that_of_the_model_itself(model: Any, monkeypatch: pytest.Monke
     assert_allclose(once.best_loss, each.best_loss, rtol=1e-4)
 
 
+class _Pairs(MLP):
+    """A network for an even number of features."""
+
+    def init(self, key: Any, n_features: int, n_raw: int) -> Any:
+        assert n_features % 2 == 0, "it is never asked about tables that it is not for"
+        return super().init(key, n_features, n_raw)
+
+
+def test_a_model_is_asked_about_the_table_that_it_is_for() -> None:
+    model = _Pairs(hidden=(4,))
+    assert computed_once(model, X[:, :2], 1)[0] is model
+
+
 @pytest.mark.parametrize("model", [Linear(), MLP(hidden=(4,))], ids=["linear", "network"])
 def test_what_has_no_fixed_features_is_left_as_it_is(model: Any) -> None:
     same, x = computed_once(model, X, 1)

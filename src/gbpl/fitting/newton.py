@@ -59,9 +59,9 @@ def is_solved(objective: Objective, model: ScoreModel) -> bool:
     return isinstance(model, FixedFeatures) or learns_last_layer(model, objective.n_raw)
 
 
-def learns_last_layer(model: LastLayerModel, n_raw: int) -> bool:
+def learns_last_layer(model: LastLayerModel, n_raw: int, n_features: int = 1) -> bool:
     """Whether the last layer is all that a model has to learn."""
-    params = jax.eval_shape(lambda: model.init(jax.random.key(0), 1, n_raw))
+    params = jax.eval_shape(lambda: model.init(jax.random.key(0), n_features, n_raw))
     return len(params) == 1 and set(params[0]) == {"weight", "bias"}
 
 

@@ -50,7 +50,9 @@ def computed_once(
     model: ScoreModel, x: Float[np.ndarray, "row feature"], n_raw: int
 ) -> tuple[ScoreModel, Float[np.ndarray, "row input"]]:
     """A model and its inputs: the last layer and the features where that is all that is learned, or both as given."""
-    if isinstance(model, Linear) or not (isinstance(model, LastLayerModel) and learns_last_layer(model, n_raw)):
+    if isinstance(model, Linear) or not isinstance(model, LastLayerModel):
+        return model, x
+    if not learns_last_layer(model, n_raw, x.shape[1]):
         return model, x
     params = model.init(jax.random.key(0), x.shape[1], n_raw)
     width = params[-1]["weight"].shape[0]

@@ -106,7 +106,8 @@ def fit_stack(
         return model.fit_stacks([problem], objective, config=config, device=device, progress=progress)[0]
     resolve_devices(device)  # refuses what is not there
     solved = is_solved(objective, model)
-    model, x = (model, x) if solved else computed_once(model, x, objective.n_raw)
+    if not solved:
+        model, x = computed_once(model, x, objective.n_raw)
     data = jax.tree.map(as_aligned, (x, target))
     bar = Progress("fitting", len(members), show=progress)
 
