@@ -1,12 +1,16 @@
-"""Strong scaling: the same work on more devices, and on more Ray workers.
+"""Strong scaling: the same work on more devices, on more Ray workers, and beside a GPU or not.
 
     python benchmarks/scaling.py devices [--counts 1 2 4 8] [--members 400] [--epochs 40]
+    python benchmarks/scaling.py gpu [--rows 500 3000 20000 ...] [--actions 2] [--where host default gpu]
     python benchmarks/scaling.py ray [--trials 16]
 
 devices  a stack of (10, 128, 128, 1) networks on 1,000 rows, batches of 128, 40 epochs without early stopping, on 1, 2,
          4, ... CPU devices of as many cores, or GPUs where there are any; compilation is left out. The peak is that of
          large float32 products, one on each device at a time, in the same process. Eight epochs are one compiled block,
          after which members make place for others: the fewer epochs, the larger the share of that, which one core does
+gpu      `GBPL()` on logged rows of the paper's DGP2, with its value: seconds by the clock of the first fit of a process
+         without a cache (imports left out) and of a second one, of other rows. "host" sees no GPU, "default" is what a
+         user of the machine gets, "gpu" has every network on the GPU
 ray      `gbpl reproduce synthetic-binary synthetic-K` here and on a Ray of one and of two workers with one core each:
          seconds of the blocks, after Ray has started, and whether every record has the same bytes
 
@@ -113,6 +117,38 @@ def devices(counts: list[int], members: int, epochs: int) -> None:
         )
 
 
+# -- a GPU ------------------------------------------------------------------------------------------------------------
+
+
+def one_learner(rows: int, actions: int, where: str) -> None:
+    """Seconds of the first and of the second fit of a process, each with its value."""
+    from gbpl import GBPL
+    from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
+
+    design = LoggedDesign(BinaryDesign("DGP2") if actions == 2 else MultiActionDesign("DGP2", n_actions=actions))
+    for seed in range(2):
+        log = design.sample(rows, seed=seed)
+        started = time.perf_counter()
+        policy = GBPL(random_state=seed, device="gpu" if where == "gpu" else "auto")
+        policy.fit(log.x, log.outcome, action=log.action, propensity=log.propensity)
+        fitted = time.perf_counter() - started
+        policy.population_welfare()
+        print(fitted, time.perf_counter() - started)
+
+
+def beside_gpu(sizes: list[int], actions: int, where: list[str]) -> None:
+    print(f"\nGBPL(), {actions} actions, logged: seconds of a fit / with its value, first and second of a process")
+    print(f"{'rows':>9} {'where':>8} {'first':>16} {'second':>16}")
+    for rows in sizes:
+        for place in where:
+            environment = {"GBPL_CACHE_DIR": "off"} | ({"JAX_PLATFORMS": "cpu"} if place == "host" else {})
+            first, with_value, second, second_with_value = map(
+                float, run(["learner", str(rows), str(actions), place], **environment)
+            )
+            told = f"{first:7.1f} / {with_value:6.1f} {second:7.1f} / {second_with_value:6.1f}"
+            print(f"{rows:9,} {place:>8} {told}", flush=True)
+
+
 # -- Ray --------------------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +192,8 @@ def main() -> None:
         print(resolve_devices("auto")[0].platform, len(resolve_devices("auto")))
     elif inner == ["one"]:
         one_count(int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    elif inner == ["learner"]:
+        one_learner(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])
     elif inner == ["reproduce"]:
         one_run(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]))
     else:
@@ -165,10 +203,16 @@ def main() -> None:
         scaled.add_argument("--counts", type=int, nargs="+", default=[1, 2, 4, 8])
         scaled.add_argument("--members", type=int, default=400)
         scaled.add_argument("--epochs", type=int, default=40)
+        gpu = sections.add_parser("gpu")
+        gpu.add_argument("--rows", type=int, nargs="+", default=[500, 3_000, 20_000, 100_000])
+        gpu.add_argument("--actions", type=int, default=2)
+        gpu.add_argument("--where", nargs="+", choices=("host", "default", "gpu"), default=["host", "default", "gpu"])
         sections.add_parser("ray").add_argument("--trials", type=int, default=16)
         asked = parser.parse_args()
         if asked.section == "devices":
             devices(asked.counts, asked.members, asked.epochs)
+        elif asked.section == "gpu":
+            beside_gpu(asked.rows, asked.actions, asked.where)
         else:
             ray_workers(asked.trials)
 
