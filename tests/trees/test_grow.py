@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.tree import DecisionTreeRegressor
 
+import gbpl.trees.grow
 from gbpl.models.basis import leaf_numbers
 from gbpl.trees.grow import LEFT, Binned, forest_predictions, grow_trees, leaves_of
 
@@ -46,6 +47,38 @@ def test_with_a_value_per_bin_the_tree_is_that_of_scikit_learn(outputs, weighted
     theirs = oracle.fit(x, y, sample_weight=weights).apply(x)
     assert len(np.unique(theirs)) > 5
     assert_array_equal(leaf[:, None] == leaf, theirs[:, None] == theirs)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_splits_by_sorted_rows_are_those_of_scikit_learn(outputs, weighted, monkeypatch):
+    """However many values there are: each cut lies between two neighbours of its node."""
+    monkeypatch.setattr(gbpl.trees.grow, "FEW_ROWS", N + 1)
+    x, y = sample(None, outputs)
+    weights = np.random.default_rng(5).uniform(0.2, 3.0, N) if weighted else None
+    leaf = leaves_of(*tree(x, y, depth=6, min_leaf=4, weights=weights))[:, 0]
+    oracle = DecisionTreeRegressor(max_depth=6, min_samples_leaf=4, random_state=0)
+    theirs = oracle.fit(x, y, sample_weight=weights).apply(x)
+    assert len(np.unique(theirs)) > 15
+    assert_array_equal(leaf[:, None] == leaf, theirs[:, None] == theirs)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_both_searches_find_the_same_trees_where_a_bin_holds_one_value(weighted, monkeypatch):
+    x, y = sample(40, 2)
+    bags, weights = np.random.default_rng(1).random((7, N)) < 0.5, np.random.default_rng(5).uniform(0.2, 3.0, N)
+    found = []
+    for few in (0, N + 1):
+        monkeypatch.setattr(gbpl.trees.grow, "FEW_ROWS", few)
+        binned = Binned.of(x)
+        found.append(grow_trees(
+            binned, y, bags, depth=6, min_leaf=2, max_features=0.7, seed=3, weights=weights if weighted else None
+        ))  # fmt: skip
+    (feature, cut), (others, other_cut) = found
+    for leaf, other, own in zip(
+        leaves_of(binned, feature, cut).T, leaves_of(binned, others, other_cut).T, bags, strict=True
+    ):
+        assert_array_equal(leaf[own], other[own])
 
 
 def test_with_many_values_the_first_split_is_as_good_as_the_best():

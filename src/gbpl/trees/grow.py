@@ -2,7 +2,8 @@
 
 The values of a feature are put into few bins of equal mass once; a split is then looked for among the borders of bins,
 by sums over the rows of each bin (Ke et al. 2017). That takes a pass over the rows per level where exact trees sort
-them at every node, and numpy does it for all trees together.
+them at every node, and numpy does it for all trees together. Deep down, where nodes have fewer rows than bins, the rows
+of all nodes are sorted after all.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from gbpl.models.basis import rounded_down
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
+    _Splits = tuple[Float[np.ndarray, " node"], Int[np.ndarray, " node"], Int[np.ndarray, " node"]]
+
 __all__ = ["Binned", "forest_predictions", "grow_trees", "leaves_of", "whole_depth"]
 
 BINS, FINE = 64, 16  # bins that a split is looked for in, and parts of each in which its place is then found
+FEW_ROWS = 32  # rows per node, of all nodes of a level: for fewer, sorting them is faster than sums of bins
 LEFT = BINS * FINE  # a part above all others
 ROWS_PER_LEAF = 8  # of a whole tree: it is that deep, and stops where leaves are small
 DEEPEST = 9
@@ -98,39 +102,112 @@ def grow_trees(
     rng, tried = np.random.default_rng(seed), max(1, round(max_features * features))
     feature = np.zeros((trees, 2**depth - 1), np.int32)
     cut = np.full(feature.shape, LEFT, np.int32)
-    slot = tree  # the node of each row, those of a level counted through all trees
+    slot = tree
     for level in range(depth):
-        slots = trees << level
-        every, drawn = np.arange(slots), rng.random((slots, features)).argsort(axis=1)[:, :tried].astype(np.int32)
-        best, chosen, at = np.full(slots, -np.inf, np.float32), np.zeros(slots, np.int32), np.zeros(slots, np.int32)
-        before = np.zeros((1 + len(columns), slots))  # the bin of the split: sums over those below it
-        for own in drawn.T:
-            key = slot * np.int32(BINS) + bins.take((own * n).take(slot) + row)
-            sums = _sums(key, columns, slots, BINS)
-            score = _scores(sums, sums[:, :, -1:], min_leaf, weights is not None)
+        count = trees << level
+        nodes = _Nodes(codes, bins, n, row, slot, count, columns, min_leaf, weights is not None)
+        drawn = rng.random((count, features)).argsort(axis=1)[:, :tried].astype(np.int32)
+        search = nodes.by_rows if len(row) < FEW_ROWS * count else nodes.by_bins
+        best, chosen, found = search(drawn.T)
+        total = nodes.total()
+        whole = nodes.scores(total, 2.0 * total, 0)[:, 0] / 2.0
+        split = np.where(best > whole * (1.0 + LEAST), found, LEFT).astype(np.int32)
+        here = slice(2**level - 1, 2 ** (level + 1) - 1)
+        feature[:, here], cut[:, here] = chosen.reshape(trees, -1), split.reshape(trees, -1)
+        slot = 2 * slot + (nodes.codes_in(chosen) > split.take(slot))
+    return feature, cut
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Nodes:
+    """The nodes of a level, counted through all trees, and the rows in them: `slot` is the node of each.
+
+    `codes` and `bins` are those of the `n` rows in all features, one after the other; `row` are the rows' numbers.
+    """
+
+    codes: Int[np.ndarray, " code"]
+    bins: Int[np.ndarray, " code"]
+    n: int
+    row: Int[np.ndarray, " seen"]
+    slot: Int[np.ndarray, " seen"]
+    count: int
+    columns: list[Float[np.ndarray, " seen"]]
+    min_leaf: int
+    weighted: bool
+
+    def codes_in(self, feature: Int[np.ndarray, " node"]) -> Int[np.ndarray, " seen"]:
+        """The code of each row in the feature of its node."""
+        return self.codes.take((feature * self.n).take(self.slot) + self.row)
+
+    def total(self) -> Float[np.ndarray, "sum node one"]:
+        """Counts, and sums of each column, over the rows of each node."""
+        made = [np.bincount(self.slot, column, self.count) for column in (None, *self.columns)]
+        return np.stack(made).astype(np.float64)[:, :, None]
+
+    def scores(
+        self, left: Float[np.ndarray, "sum node bin"], total: Float[np.ndarray, "sum node one"], min_leaf: int
+    ) -> Float[np.ndarray, "node bin"]:
+        """What `grow_trees` maximises; minus infinity where a side has too few rows; in float32."""
+        right = total - left
+        mass, outputs = (-1, slice(1, -1)) if self.weighted else (0, slice(1, None))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            score = np.sum(left[outputs] ** 2, axis=0) / left[mass] + np.sum(right[outputs] ** 2, axis=0) / right[mass]
+        score[(left[0] < min_leaf) | (right[0] < min_leaf)] = -np.inf
+        return score.astype(np.float32)
+
+    def by_bins(self, drawn: Int[np.ndarray, "try node"]) -> _Splits:
+        """The best score, feature and cut of each node among the drawn features: the best bin, then where exactly."""
+        every, (best, chosen, at) = np.arange(self.count), self._none()
+        before = np.zeros((1 + len(self.columns), self.count))  # the bin of the split: sums over those below it
+        for own in drawn:
+            key = self.slot * np.int32(BINS) + self.bins.take((own * self.n).take(self.slot) + self.row)
+            sums = _sums(key, self.columns, self.count, BINS)
+            score = self.scores(sums, sums[:, :, -1:], self.min_leaf)
             place = score.argmax(axis=1)
             found = score[every, place]
             better = found > best
             best[better], chosen[better], at[better] = found[better], own[better], place[better]
             below = sums[:, every, np.maximum(place - 1, 0)] * (place > 0)
             before[:, better] = below[:, better]
-        # Where exactly: among the parts of that bin and of the next one.
-        total = np.stack([np.bincount(slot, None, slots), *(np.bincount(slot, column, slots) for column in columns)])
-        code = codes.take((chosen * n).take(slot) + row)
-        part = code - FINE * at.take(slot)
+        # Among the parts of that bin and of the next one.
+        part = self.codes_in(chosen) - FINE * at.take(self.slot)
         near = (part >= 0) & (part < 2 * FINE)
-        key = (slot * np.int32(2 * FINE) + part)[near]
-        sums = _sums(key, [column[near] for column in columns], slots, 2 * FINE) + before[:, :, None]
-        score = _scores(sums, total[:, :, None], min_leaf, weights is not None)
+        key = (self.slot * np.int32(2 * FINE) + part)[near]
+        sums = _sums(key, [column[near] for column in self.columns], self.count, 2 * FINE) + before[:, :, None]
+        score = self.scores(sums, self.total(), self.min_leaf)
         first, last = score.argmax(axis=1), 2 * FINE - 1 - score[:, ::-1].argmax(axis=1)  # alike where no row lies
         middle = (first + last) // 2
         exact = np.where(score[every, middle] == score[every, first], middle, first)
-        whole = _scores(total[:, :, None], 2.0 * total[:, :, None], 0, weights is not None)[:, 0] / 2.0
-        split = np.where(best > whole * (1.0 + LEAST), FINE * at + exact, LEFT).astype(np.int32)
-        nodes = slice(2**level - 1, 2 ** (level + 1) - 1)
-        feature[:, nodes], cut[:, nodes] = chosen.reshape(trees, -1), split.reshape(trees, -1)
-        slot = 2 * slot + (code > split.take(slot))
-    return feature, cut
+        return best, chosen, FINE * at + exact
+
+    def by_rows(self, drawn: Int[np.ndarray, "try node"]) -> _Splits:
+        """The same by the rows of each node in their order: the cut lies halfway between two neighbours."""
+        best, chosen, cut = self._none()
+        for own in drawn:
+            code = self.codes_in(own)
+            order = np.argsort(self.slot * np.int32(LEFT) + code)
+            slot, code = self.slot[order], code[order]
+            last = np.append(slot[1:] != slot[:-1], True)  # row of its node
+            first = np.flatnonzero(np.append(True, last[:-1]))
+            size = np.diff(np.append(first, len(slot)))
+            left = np.stack([np.arange(1.0, len(slot) + 1.0), *(np.cumsum(column[order]) for column in self.columns)])
+            before = np.where(first > 0, left[:, first - 1], 0.0)
+            total = left[:, first + size - 1] - before
+            left -= np.repeat(before, size, axis=1)
+            score = self.scores(left[:, :, None], np.repeat(total, size, axis=1)[:, :, None], self.min_leaf)[:, 0]
+            score[last | np.append(code[1:] == code[:-1], True)] = -np.inf
+            found = np.maximum.reduceat(score, first)
+            highest = np.flatnonzero(score == np.repeat(found, size))
+            place = highest[np.searchsorted(highest, first)]
+            node, above = slot[first], np.minimum(place + 1, len(code) - 1)
+            better = found > best[node]
+            here = node[better]
+            best[here], chosen[here] = found[better], own[here]
+            cut[here] = (code[place].astype(np.int32) + code[above] - 1)[better] // 2
+        return best, chosen, cut
+
+    def _none(self) -> _Splits:
+        return np.full(self.count, -np.inf, np.float32), np.zeros(self.count, np.int32), np.zeros(self.count, np.int32)
 
 
 def _centred(column: Float[np.ndarray, " row"], tree: Int[np.ndarray, " row"], trees: int) -> Float[np.ndarray, " row"]:
@@ -159,18 +236,6 @@ def _sums(
     """Counts, and sums of each column, over the rows of a slot up to each bin."""
     made = [np.bincount(key, column, slots * bins) for column in (None, *columns)]
     return np.cumsum(np.stack(made).reshape(-1, slots, bins), axis=2, dtype=np.float64)
-
-
-def _scores(
-    left: Float[np.ndarray, "sum slot bin"], total: Float[np.ndarray, "sum slot one"], min_leaf: int, weighted: bool
-) -> Float[np.ndarray, "slot bin"]:
-    """What `grow_trees` maximises, minus infinity where a side has too few rows; in float32, as rounding is no gain."""
-    right = total - left
-    mass, outputs = (-1, slice(1, -1)) if weighted else (0, slice(1, None))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        score = np.sum(left[outputs] ** 2, axis=0) / left[mass] + np.sum(right[outputs] ** 2, axis=0) / right[mass]
-    score[(left[0] < min_leaf) | (right[0] < min_leaf)] = -np.inf
-    return score.astype(np.float32)
 
 
 def leaves_of(
