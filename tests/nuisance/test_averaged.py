@@ -335,6 +335,32 @@ def test_the_average_of_the_outcome_models_is_as_good_as_the_best(monkeypatch: p
 
 
 @pytest.mark.usefixtures("few_trees")
+@pytest.mark.parametrize("earned", [False, True])
+def test_the_optional_network_is_tried_by_one_job_per_fold_first(earned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it earns its place its other jobs follow, and it is the network that it would be alone."""
+    fits = record_calls(monkeypatch, "fit_stacks", gbpl.nuisance.plan)
+
+    def all_or_nothing(predictions: np.ndarray, outcome: Any, weights: Any, optional: int) -> np.ndarray:
+        return np.eye(predictions.shape[1])[optional if earned else (optional + 1) % predictions.shape[1]]
+
+    monkeypatch.setattr(gbpl.nuisance.plan, "earned_weights", all_or_nothing)
+    log = log_with_a_step()
+    outer = stratified_folds(log, 3)
+    settings: Any = {"folds": 2, "committee": 2, "fit_config": FitConfig(max_epochs=3), "progress": False}
+    run = CrossFit(outcome_model="auto", device="cpu", **settings).run(log, outer=outer)
+    members = {"tanh": [], "relu": []}
+    for call in fits:
+        members[call.arguments[2].activation].append(len(call.arguments[0][0].members))
+    assert members == {"tanh": [6], "relu": [3, 3] if earned else [3]}
+    assert run.shares["relu network"] == float(earned)
+    if earned:
+        kinked = MLP(hidden=(64, 64), activation="relu")
+        alone = CrossFit(outcome_model=kinked, device="cpu", **settings).run(log, outer=outer)
+        assert_allclose(run.means, alone.means, atol=1e-5)
+        assert_allclose(run.fold_means, alone.fold_means, atol=1e-5)
+
+
+@pytest.mark.usefixtures("few_trees")
 def test_nothing_of_a_fold_is_in_the_shares_of_its_scores() -> None:
     """Outcomes of a fold change places, so that the scale of the network's targets stays."""
     settings: Any = {"committee": 2, "fit_config": FitConfig(max_epochs=3), "progress": False, "device": "cpu"}

@@ -19,7 +19,7 @@ from gbpl.fitting.stack import StackFit, StackProblem, fit_stacks
 from gbpl.models.adapters import as_model
 from gbpl.models.base import ScoreModel
 from gbpl.models.networks import MLP
-from gbpl.nuisance.averaged import KNOTS, additive_means, earned_weights, forest_means
+from gbpl.nuisance.averaged import KNOTS, additive_means, convex_weights, earned_weights, forest_means
 from gbpl.nuisance.learners import MaskedSquare, PerAction, WithAction
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.runtime.threads import beside, few_threads
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
     from gbpl.nuisance.cross_fit import CrossFit
+
+    Means = tuple[Float[np.ndarray, "held action"], Float[np.ndarray, "part action"]]
 
 __all__ = ["Job", "Plan", "fit_plans"]
 
@@ -99,12 +101,20 @@ class Plan(NamedTuple):
         target = ((feedback.outcome - level) / spread).astype(np.float32), self.rank[self.action].astype(np.int32)
         return StackProblem(x, target, members)
 
+    @property
+    def first(self) -> list[int]:
+        """The places of one job for each fold: together their models predict every row, and none saw the row."""
+        places: dict[int, int] = {}
+        for place, job in enumerate(self.jobs):
+            places.setdefault(job.number, place)
+        return list(places.values())
+
     def by_network(
-        self, model: ScoreModel, problem: StackProblem, stack: StackFit
+        self, model: ScoreModel, problem: StackProblem, stack: StackFit, places: Sequence[int]
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Means of the held rows and of the part of each job."""
+        """Means of the held rows and of the part of the jobs in these places, by the members of a stack in turn."""
         (level, spread), rank = self.spread, self.rank
-        for number, job in enumerate(self.jobs):
+        for number, job in enumerate(self.jobs[place] for place in places):
             new = np.concatenate([job.held, job.part])
             outputs = member_outputs(model, stack.select([number]), problem.x[new])[0][:, rank]
             means = level + spread * outputs.astype(np.float64)
@@ -154,6 +164,20 @@ class Plan(NamedTuple):
         count = len(AUTO_NETWORKS) if self.columns > 1 and len(self.folds) > 2 else 1
         return dict(islice(AUTO_NETWORKS.items(), count))
 
+    def promising(self, tried: Mapping[int, Means], smooth: Nuisances, others: Mapping[str, Any]) -> bool:
+        """Whether the optional network earns its place by its `first` jobs, one in five, beside the other learners.
+
+        Where it does not, its other jobs are left out. Where it does, it is judged again by all of them, and for each
+        fold by models and rows that know nothing of it.
+        """
+        feedback, rows = self.feedback, np.arange(len(self.feedback))
+        means: Any = np.empty((len(feedback), self.columns))
+        for place, (of_held, _) in tried.items():
+            means[self.jobs[place].held] = of_held
+        tables = [means, smooth.means, *(part for part, _ in others.values())]
+        predictions = np.column_stack([part[rows, feedback.action] for part in tables])
+        return bool(earned_weights(predictions, feedback.outcome, feedback.weights, 0)[0] > 0.0)
+
     def by_others(self) -> dict[str, Any]:
         """Means of the learners that are averaged with networks, by name."""
         seed = self.settings.seeds(8, count=1)[0] % 2**31
@@ -171,6 +195,8 @@ class Plan(NamedTuple):
         def shares_by(tables: Sequence[Any], known: Int[np.ndarray, " row"]) -> Float[np.ndarray, " learner"]:
             predictions = np.column_stack([means[known, feedback.action[known]] for means in tables])
             weights = None if feedback.weights is None else feedback.weights[known]
+            if OPTIONAL not in names:
+                return convex_weights(predictions, feedback.outcome[known], weights)
             return earned_weights(predictions, feedback.outcome[known], weights, names.index(OPTIONAL))
 
         shares = shares_by([part for part, _ in by_learner.values()], rows)
@@ -182,14 +208,14 @@ class Plan(NamedTuple):
                 tables = [part[number] for _, part in by_learner.values() if part is not None]
                 own = shares_by(tables, np.setdiff1d(rows, fold, assume_unique=True))
                 fold_means[number] = sum(share * table for share, table in zip(own, tables, strict=True))
-        named = dict(zip(by_learner, shares.tolist(), strict=True))
+        named = dict.fromkeys([*self.networks(), *others], 0.0) | dict(zip(by_learner, shares.tolist(), strict=True))
         return replace(network, means=means, fold_means=fold_means, shares=named)
 
 
 def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
     """Fit the outcome models of several runs: networks of those that share their settings are one stack."""
     done: dict[int, Nuisances] = {}
-    together: dict[tuple, list[int]] = {}
+    together: dict[_Key, list[int]] = {}
     for number, plan in enumerate(plans):
         settings, learner = plan.settings, plan.settings.learner
         if learner is not None or not plan.jobs:
@@ -199,21 +225,59 @@ def fit_plans(plans: Sequence[Plan]) -> list[Nuisances]:
         else:
             for name, model in plan.networks().items():
                 width = plan.feedback.context.shape[1]
-                key = name, model, plan.columns, settings.fit_config, settings.device, settings.progress, width
+                key = _Key(name, model, plan.columns, settings.fit_config, settings.device, settings.progress, width)
                 together.setdefault(key, []).append(number)
     by_network: dict[int, dict[str, Nuisances]] = {}
     waiting = {number for numbers in together.values() for number in numbers}
     with beside() as hand:  # numpy leaves time to compile the networks and train them
         others = {n: hand(plans[n].by_others) for n in sorted(waiting) if len(plans[n].networks()) > 1}
-        for (name, model, columns, config, device, progress, _), numbers in together.items():
-            problems = [plans[number].stack() for number in numbers]
-            stacks = fit_stacks(problems, MaskedSquare(columns), model, config=config, device=device, progress=progress)
-            for number, problem, stack in zip(numbers, problems, stacks, strict=True):
-                plan = plans[number]
-                parts = [f"fold {job.number}" for job in plan.jobs]
-                warn_if_unfinished(stack, config, parts, what="the fit of the outcome models")
-                by_network.setdefault(number, {})[name] = plan.nuisances(plan.by_network(model, problem, stack))
+        for key, numbers in together.items():
+            places: dict[int, Sequence[int]] = {number: range(len(plans[number].jobs)) for number in numbers}
+            made: dict[int, dict[int, Means]] = {number: {} for number in numbers}
+            if key.name == OPTIONAL:
+                made = _predicted(plans, key, {number: plans[number].first for number in numbers})
+                places = {
+                    number: [place for place in places[number] if place not in tried]
+                    for number, tried in made.items()
+                    if plans[number].promising(tried, by_network[number]["network"], others[number].result())
+                }
+            for number, by_job in _predicted(plans, key, places).items():
+                plan, by_job = plans[number], made[number] | by_job
+                nuisances = plan.nuisances(by_job[place] for place in range(len(plan.jobs)))
+                by_network.setdefault(number, {})[key.name] = nuisances
         for number, networks in by_network.items():
             alone = number not in others
             done[number] = networks["network"] if alone else plans[number].averaged(networks, others[number].result())
     return [done[number] for number in range(len(plans))]
+
+
+class _Key(NamedTuple):
+    """What the outcome networks of one stack share."""
+
+    name: str
+    model: ScoreModel
+    columns: int
+    config: Any
+    device: Any
+    progress: bool | None
+    width: int
+
+
+def _predicted(plans: Sequence[Plan], key: _Key, places: Mapping[int, Sequence[int]]) -> dict[int, dict[int, Means]]:
+    """What networks of the jobs in some places of some plans predict, by place, fitted as one stack."""
+    if not places:
+        return {}
+    problems = []
+    for number, own in places.items():
+        x, target, members = plans[number].stack()
+        problems.append(StackProblem(x, target, [members[place] for place in own]))
+    stacks = fit_stacks(
+        problems, MaskedSquare(key.columns), key.model, config=key.config, device=key.device, progress=key.progress
+    )
+    made: dict[int, dict[int, Means]] = {}
+    for (number, own), problem, stack in zip(places.items(), problems, stacks, strict=True):
+        plan = plans[number]
+        names = [f"fold {plan.jobs[place].number}" for place in own]
+        warn_if_unfinished(stack, key.config, names, what="the fit of the outcome models")
+        made[number] = dict(zip(own, plan.by_network(key.model, problem, stack, own), strict=True))
+    return made
