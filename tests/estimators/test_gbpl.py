@@ -144,6 +144,14 @@ def test_with_many_logged_rows_networks_learn_the_outcome_model_unsaturated(
     assert_allclose(quick().fit(**LOG).zeta_path_.zeta, few.zeta, rtol=1e-6)
 
 
+def test_forests_are_larger_where_actions_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "BESIDE", (ForestFeatures(),))  # as it is outside these tests
+    five, six = (GBPL().path_settings(count, 0).beside for count in (5, 6))
+    assert five == (ForestFeatures(),)
+    assert six == (ForestFeatures(depth=7, components=128),)
+    assert GBPLNet().path_settings(6, 0).beside == ()
+
+
 def test_it_has_steps_of_its_own_unless_they_are_given() -> None:
     assert GBPL().path_settings(2, 0).config == FitConfig(learning_rate=2e-3, patience=6, tolerance=2e-3)
     assert quick().path_settings(2, 0).config == FAST

@@ -55,6 +55,7 @@ __all__ = ["GBPLNet"]
 LARGE = 200_000  # rows beyond which models learn in passes, and a sample of the rows is kept
 CORRECTIONS = (1.0, 0.0)  # of correction="auto"; policies are weighed by the first
 NETWORK, BESIDE = MLP(hidden=(64, 64)), (ForestFeatures(),)  # the models of model="auto"
+FEW, BESIDE_MANY = 5, (ForestFeatures(depth=7, components=128),)  # of more actions than these there is more to tell
 OPTIONAL = (Splines(knots=5, curve_sd=0.3),)  # where they earn their place
 WIDE = MLP()  # the network of model="auto" in passes
 STEPS = FitConfig(learning_rate=2e-3, patience=6, tolerance=2e-3)  # and their training
@@ -319,7 +320,7 @@ class GBPLNet(FittedPolicy):
     def _fit_in_passes(self, rows: RowSource) -> Training:
         settings = self.path_settings(len(rows.actions), self._drawn_seed())
         if self.averages_models:  # with so many rows a wider network pays, and its steps need not be few
-            settings = replace(settings, model=WIDE, optional=(), config=self.fit_config)
+            settings = replace(settings, model=WIDE, beside=BESIDE, optional=(), config=self.fit_config)
         done = fit_large(
             rows, settings, folds=self.committee or 0, construction=self.pseudo_outcome,
             corrections=self._corrections(), nuisance=self.cross_fit_settings(settings.seed),
@@ -396,7 +397,7 @@ class GBPLNet(FittedPolicy):
             config=self._steps,
             device=self.device,
             progress=self.progress,
-            beside=BESIDE if self.averages_models else (),
+            beside=(BESIDE_MANY if count > FEW else BESIDE) if self.averages_models else (),
             optional=OPTIONAL if self.averages_models else (),
         )
 
