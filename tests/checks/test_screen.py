@@ -20,7 +20,7 @@ from support.defects import CLEAN, DEFECTS
 
 import gbpl
 from gbpl import GBPL, CrossFit, FullFeedback, GBPLNet, LoggedFeedback, TableError
-from gbpl.checks.copies import copies
+from gbpl.checks.copies import copies, refuse_copies
 from gbpl.checks.screen import screen, screened
 from gbpl.checks.suspicion import SuspectDataWarning
 from gbpl.feedback.read import read_table
@@ -96,6 +96,31 @@ def test_copies_are_refused_in_python(column: str, what: str) -> None:
     data = {"y": x[:, 0] * action + rng.normal(size=300), "action": action}
     with pytest.raises(TableError, match=f"'column 2' is a copy of {what} .*: leave it out of the features"):
         GBPL().fit(np.column_stack([x, data[column]]), **data, propensity=0.5)
+
+
+@pytest.mark.parametrize("kind", ["order", "opposite", "names"])
+def test_of_many_rows_a_glance_tells_most_columns_apart(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a column that is a copy in a thousand rows is looked at in all of them, and found out there."""
+    rng, n = np.random.default_rng(0), 5_000
+    few = rng.integers(0, 4, n)
+    outcome = few.astype(float) if kind == "names" else rng.normal(size=n)
+    copy = {"order": np.exp(outcome), "opposite": -outcome, "names": rng.permutation(4)[few]}[kind]
+    nearly = copy.astype(float)
+    nearly[1] = copy[0] if copy[1] != copy[0] else copy[few != few[0]][0]  # in a row that a glance leaves out
+    lengths: list[int] = []
+    whole = gbpl.checks.copies.codes_of
+
+    def codes(x: np.ndarray, places: list[int]) -> np.ndarray:
+        lengths.append(len(x))
+        return whole(x, places)
+
+    monkeypatch.setattr(gbpl.checks.copies, "codes_of", codes)
+    action = rng.integers(0, 2, n)
+    x = np.column_stack([rng.normal(size=n), rng.integers(0, 4, n), nearly])
+    assert refuse_copies(LoggedFeedback.of(x, outcome, action, propensity=np.full((n, 2), 0.5))) == []
+    assert [length == n for length in lengths] == [False, False, False, True]
+    with pytest.raises(TableError, match="'column 3' is a copy of the outcome"):
+        refuse_copies(LoggedFeedback.of(np.column_stack([x, copy]), outcome, action, propensity=np.full((n, 2), 0.5)))
 
 
 def test_an_outcome_of_full_feedback_may_be_known_before() -> None:

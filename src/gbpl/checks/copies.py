@@ -24,6 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["copies", "refuse_copies"]
 
 SURE = np.log(1e9)  # of the ways to deal the values to the rows
+GLANCE = 1_000  # rows that tell nearly every column apart from the outcome
+
+
+def _alike(column: Int[np.ndarray, " row"], other: Int[np.ndarray, " row"], *, few: bool) -> bool:
+    """Whether codes are in the same order or the opposite one, or, of `few` values, a recoding of each other."""
+    top = int(column.max(initial=0))
+    if top != int(other.max(initial=0)):
+        return False
+    if np.array_equal(column, other) or np.array_equal(column, top - other):
+        return True
+    return few and len(np.unique(column * (top + 1) + other)) == top + 1
 
 
 def copies(column: Int[np.ndarray, " row"], other: Int[np.ndarray, " row"]) -> bool:
@@ -33,10 +44,12 @@ def copies(column: Int[np.ndarray, " row"], other: Int[np.ndarray, " row"]) -> b
         return False
     if gammaln(len(column) + 1.0) - gammaln(counts + 1.0).sum() < SURE:
         return False
-    if np.array_equal(column, other) or np.array_equal(column, top - other):
-        return True
-    few = 2 * (top + 1) <= len(column)  # of values that hardly repeat, every column is a recoding of every other
-    return few and len(np.unique(column * (top + 1) + other)) == top + 1
+    return _alike(column, other, few=_few(other))
+
+
+def _few(codes: Int[np.ndarray, " row"]) -> bool:
+    """Whether values repeat: of those that hardly do, every column is a recoding of every other."""
+    return 2 * (int(codes.max(initial=0)) + 1) <= len(codes)
 
 
 def refuse_copies(feedback: Feedback) -> list[Suspicion]:
@@ -50,8 +63,13 @@ def refuse_copies(feedback: Feedback) -> list[Suspicion]:
     if isinstance(feedback, LoggedFeedback):
         targets.append((np.unique(feedback.action, return_inverse=True)[1], "the action taken"))
     x, columns = seen_by_models(feedback), by_column(feedback)
+    some = np.arange(0, len(x), max(1, len(x) // GLANCE))
+    glances = [(np.unique(target[some], return_inverse=True)[1], _few(target)) for target, _ in targets]
     found: dict[str, list[str]] = {}
     for name, places in columns.items():
+        glance = codes_of(x[some], places)
+        if not any(_alike(glance, target, few=few) for target, few in glances):  # nor will all rows be
+            continue
         codes = codes_of(x, places)
         what = next((what for target, what in targets if copies(codes, target)), None)
         if what is not None:

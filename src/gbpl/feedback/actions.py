@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gbpl.feedback.checks import label_array, row_number
-from gbpl.tables.frames import TableError, is_gone
+from gbpl.tables.frames import TableError, is_missing
 from gbpl.tables.labels import by_label, check_label_kinds, check_labels, labels_taken, same_label
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def check_actions(action: Any, n: int, actions: Sequence[Any] | None) -> tuple[n
     if taken.shape != (n,):
         raise TableError(f"action must have one label for each of the {n} rows, got shape {taken.shape}")
     listed = taken.tolist()
-    missing = [row for row, label in enumerate(listed) if is_gone(label)]
+    missing = np.flatnonzero(is_missing(taken)).tolist()
     if missing:
         raise TableError(
             f"action is missing in {len(missing)} row(s), first in row {missing[0]}; drop those rows, or make 'none' "
