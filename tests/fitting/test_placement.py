@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -10,13 +11,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import gbpl.fitting.placement
+import gbpl.runtime.devices
 from gbpl.fitting.block import rounded_up
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member
 from gbpl.fitting.placement import Work, devices_for, parameter_count
 from gbpl.fitting.stack import fit_stack
 from gbpl.models.networks import MLP
-from gbpl.runtime.devices import with_room
+from gbpl.runtime.devices import leave_gpu, with_room
 from gbpl.surrogates import Binary
 
 SMALL, LARGE, MANY = Work(20, 19, 128, 4_900), Work(25, 256, 128, 18_000), Work(400, 19, 128, 18_000)
@@ -66,6 +68,18 @@ def test_more_work_never_takes_fewer_devices_nor_leaves_the_gpu() -> None:
     assert [Work(25, 256, 128, size).moves_to_gpu(16) for size in (65, 4_900, 18_000)] == [False, True, True]
     assert SMALL.cpu_devices(1) == 1
     assert MANY.cpu_devices(6) == 6
+
+
+@pytest.mark.parametrize(("rows", "platforms", "left"), [(2_000, "", True), (10**6, "", False), (2_000, "cuda", False)])
+def test_a_small_table_never_starts_a_gpu(
+    rows: int, platforms: str, left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+    config = SimpleNamespace(update=lambda *given: asked.append(given))
+    monkeypatch.setattr(gbpl.runtime.devices, "jax", SimpleNamespace(config=config))
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    leave_gpu(rows)
+    assert asked == ([("jax_platforms", "cpu")] if left else [])
 
 
 def test_parameters_are_counted() -> None:

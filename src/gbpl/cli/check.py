@@ -101,7 +101,10 @@ def check(
             delimiter=delimiter,
         )  # fmt: skip
         with held():
+            from gbpl.runtime.devices import leave_gpu
             from gbpl.study.study import learn
+            from gbpl.tables.frames import rows_of
+        leave_gpu(rows_of(rows))
         source = parse.text_of(data.name)
         with warnings_shown(as_json):
             study = learn(rows, **roles, cost=costs, seed=seed, source=source, check=True, **estimator_of(models, seed))

@@ -63,7 +63,9 @@ def demo(
     with held():
         from gbpl.cli.messages import print_study
         from gbpl.datasets import EmailDesign
+        from gbpl.runtime.devices import leave_gpu
         from gbpl.study.study import learn
+    leave_gpu(rows)
     design = EmailDesign()
     trial = design.frame(rows, seed=seed, as_frame="arrow")
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}

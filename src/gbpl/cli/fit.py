@@ -200,7 +200,10 @@ def fit(
             beside=[name for name in (*guards, *weights) if name != outcome],
         )  # fmt: skip
         with held():
+            from gbpl.runtime.devices import leave_gpu
             from gbpl.study.study import learn
+            from gbpl.tables.frames import rows_of
+        leave_gpu(rows_of(table))
         with warnings_shown(as_json):
             study = learn(
                 table, **roles, cost=costs, capacity=limits, budget=budget, budget_cost=paid, default=default,

@@ -54,12 +54,13 @@ def computed_once(
         return model, x
     if not learns_last_layer(model, n_raw, x.shape[1]):
         return model, x
-    params = model.init(jax.random.key(0), x.shape[1], n_raw)
-    width = params[-1]["weight"].shape[0]
+    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), x.shape[1], n_raw))
+    width = shapes[-1]["weight"].shape[0]
     if len(x) * width > MOST:
         return model, x
     table = aligned_empty((len(x), width))
     with jax.default_device(placed(len(x) * width)):
+        params = model.init(jax.random.key(0), x.shape[1], n_raw)
         for rows, block in row_blocks(x):
             table[rows] = np.asarray(_features(params, block, model=model))[: rows.stop - rows.start]
     return LastLayer(model, x.shape[1]), table
