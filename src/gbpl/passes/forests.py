@@ -39,7 +39,7 @@ from gbpl.posterior.precision import last_layer_precision
 from gbpl.posterior.problem import Problem
 from gbpl.runtime.devices import quick_jit
 from gbpl.runtime.pipeline import ahead
-from gbpl.runtime.threads import one_thread
+from gbpl.runtime.threads import in_threads, one_thread
 from gbpl.surrogates import Surrogate
 from gbpl.trees.forest import ForestFeatures
 from gbpl.trees.grow import Binned
@@ -158,19 +158,22 @@ class ForestMembers:
     def _grown(self) -> Iterator[tuple[Forest, Float[np.ndarray, "row component"]]]:
         """Every forest, with the features of the rows it was grown on."""
         binned, devices = Binned.of(self.rows.x), cycle(self.passes.devices)
-        together: dict[tuple[int, int], list[int]] = {}
+        together: dict[int, dict[int, list[int]]] = {}
         for number, member in enumerate(self.members):
-            together.setdefault((member.fold or 0, member.table), []).append(number)
-        for (fold, table), places in together.items():
-            member = self.rows.members[places[0]]
-            trees, phi = self.model.grow(self.rows, binned, member)
-            numbers = self.passes.grown.chunk.number[member.train]
-            bags = self.model.bags(member.seed, len(numbers))
-            device = None if self.passes.on_cpu else next(devices)
-            forest = Forest(self.model, fold, table, places, trees, numbers, bags, device)
-            self._begin(forest, phi[member.train])
-            yield forest, phi[member.train]
-            self.passes.tidy()
+            together.setdefault(member.fold or 0, {}).setdefault(member.table, []).append(number)
+        grow = partial(self.model.grow, self.rows, binned)
+        for fold, by_table in together.items():  # the forests of a fold side by side: features of all take room
+            firsts = [self.rows.members[places[0]] for places in by_table.values()]
+            for (table, places), member, (trees, phi) in zip(
+                by_table.items(), firsts, in_threads(grow, firsts), strict=True
+            ):
+                numbers = self.passes.grown.chunk.number[member.train]
+                bags = self.model.bags(member.seed, len(numbers))
+                device = None if self.passes.on_cpu else next(devices)
+                forest = Forest(self.model, fold, table, places, trees, numbers, bags, device)
+                self._begin(forest, phi[member.train])
+                yield forest, phi[member.train]
+                self.passes.tidy()
 
     def _begin(self, forest: Forest, phi: Float[np.ndarray, "row component"]) -> None:
         """The last layers at the minimum of their objectives on the sample."""
