@@ -25,7 +25,7 @@ QUEUE = 6  # members per device
 EPOCHS = 30  # until a member stops, about
 CORE_RATE = 5e9  # rows x parameters that a core trains in a second, about
 GPU_STEP = 1.5e-4  # seconds of a step on a GPU, however many members take it, about
-GPU_START = 3.0  # seconds that compiling for a GPU takes more than for a CPU, about
+GPU_START = 5.0  # seconds that compiling for a GPU takes more than for a CPU, about
 
 
 class Work(NamedTuple):
@@ -53,7 +53,7 @@ class Work(NamedTuple):
     def moves_to_gpu(self, cores: int) -> bool:
         """Whether a GPU is expected to save more than compiling for it costs, beside a host with that many cores.
 
-        >>> [Work(20, steps, 128, 4_900).moves_to_gpu(16) for steps in (4, 19, 125, 256)]
+        >>> [Work(40, steps, 128, 4_900).moves_to_gpu(16) for steps in (4, 19, 125, 256)]
         [False, False, False, True]
         """
         on_host = EPOCHS * self.of_epoch / (CORE_RATE * self.cpu_devices(cores))
