@@ -19,9 +19,15 @@ LONGEST = [
     "report/test_report_browser.py", "estimators/test_sklearn.py", "fitting/test_stack.py", "test_surrogates.py",
     "docs/test_docs_site.py",
 ]  # fmt: skip
-# Nearly all of the time of the tests is compilation. With fewer passes of LLVM and XLA's other generator of loops it is
-# a third less, and fits give the same numbers. `XLA_FLAGS= pytest` compiles as users do.
-QUICK = {"xla_backend_optimization_level": "1", "xla_cpu_use_fusion_emitters": "false"}
+# Nearly all of the time of the tests is compilation. With fewer passes of LLVM, XLA's other generator of loops and one
+# part per program it takes a third to a half less, and fits give the same numbers. `XLA_FLAGS= pytest` compiles as
+# users do.
+QUICK = {
+    "xla_backend_optimization_level": "1",
+    "xla_cpu_use_fusion_emitters": "false",
+    "xla_cpu_parallel_codegen_split_count": "1",
+    "xla_backend_extra_options": "xla_cpu_disable_loop_unrolling,xla_cpu_disable_slp_vectorizer",
+}
 
 
 def _known(flag: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +12,15 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import gbpl.fitting.placement
-import gbpl.runtime.devices
+import gbpl.runtime.platforms
 from gbpl.fitting.block import rounded_up
 from gbpl.fitting.config import FitConfig
 from gbpl.fitting.members import Member
 from gbpl.fitting.placement import Work, devices_for, parameter_count
 from gbpl.fitting.stack import fit_stack
 from gbpl.models.networks import MLP
-from gbpl.runtime.devices import leave_gpu, with_room
+from gbpl.runtime.devices import with_room
+from gbpl.runtime.platforms import leave_gpu
 from gbpl.surrogates import Binary
 
 SMALL, LARGE, MANY = Work(20, 19, 128, 4_900), Work(25, 256, 128, 18_000), Work(400, 19, 128, 18_000)
@@ -70,16 +72,20 @@ def test_more_work_never_takes_fewer_devices_nor_leaves_the_gpu() -> None:
     assert MANY.cpu_devices(6) == 6
 
 
-@pytest.mark.parametrize(("rows", "platforms", "left"), [(2_000, "", True), (10**6, "", False), (2_000, "cuda", False)])
+@pytest.mark.parametrize(
+    ("rows", "given", "then"), [(2_000, None, "cpu"), (10**6, None, None), (2_000, "cuda", "cuda")]
+)
 def test_a_small_table_never_starts_a_gpu(
-    rows: int, platforms: str, left: bool, monkeypatch: pytest.MonkeyPatch
+    rows: int, given: str | None, then: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    environment = {} if given is None else {"JAX_PLATFORMS": given}
     asked: list[tuple[str, str]] = []
-    config = SimpleNamespace(update=lambda *given: asked.append(given))
-    monkeypatch.setattr(gbpl.runtime.devices, "jax", SimpleNamespace(config=config))
-    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    config = SimpleNamespace(update=lambda *setting: asked.append(setting))
+    monkeypatch.setattr(gbpl.runtime.platforms.os, "environ", environment)
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config))
     leave_gpu(rows)
-    assert asked == ([("jax_platforms", "cpu")] if left else [])
+    assert environment.get("JAX_PLATFORMS") == then
+    assert asked == ([("jax_platforms", "cpu")] if then == "cpu" else [])
 
 
 def test_parameters_are_counted() -> None:

@@ -44,6 +44,7 @@ from gbpl.cli.roles import (
     read_by_roles,
 )  # fmt: skip
 from gbpl.runtime.files import check_target
+from gbpl.runtime.platforms import leave_gpu
 from gbpl.runtime.progress import stage
 
 __all__ = ["NOT_PASSED", "check", "print_check"]
@@ -101,10 +102,10 @@ def check(
             delimiter=delimiter,
         )  # fmt: skip
         with held():
-            from gbpl.runtime.devices import leave_gpu
-            from gbpl.study.study import learn
             from gbpl.tables.frames import rows_of
-        leave_gpu(rows_of(rows))
+
+            leave_gpu(rows_of(rows))
+            from gbpl.study.study import learn
         source = parse.text_of(data.name)
         with warnings_shown(as_json):
             study = learn(rows, **roles, cost=costs, seed=seed, source=source, check=True, **estimator_of(models, seed))

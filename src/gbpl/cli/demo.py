@@ -11,6 +11,7 @@ from rich.table import Table
 
 from gbpl.cli import parse
 from gbpl.cli.console import guarded, held, learning, stdout, table, verbatim
+from gbpl.runtime.platforms import leave_gpu
 from gbpl.runtime.progress import stage
 
 __all__ = ["demo"]
@@ -60,12 +61,11 @@ def demo(
         f"A simulated trial: {rows:,} customers got no e-mail, the men's or the women's, a third of them each; "
         "the outcome is whether they visited the shop."
     )
+    leave_gpu(rows)
     with held():
         from gbpl.cli.messages import print_study
         from gbpl.datasets import EmailDesign
-        from gbpl.runtime.devices import leave_gpu
         from gbpl.study.study import learn
-    leave_gpu(rows)
     design = EmailDesign()
     trial = design.frame(rows, seed=seed, as_frame="arrow")
     roles: dict[str, Any] = {"outcome": "visit", "action": "segment", "propensity": 1 / 3, "default": "No E-Mail"}

@@ -65,6 +65,7 @@ from gbpl.cli.roles import (
 )  # fmt: skip
 from gbpl.cli.several import GuardAgainst, Guards, WeightOutcome, wanted
 from gbpl.runtime.files import check_folder, check_writable, together
+from gbpl.runtime.platforms import leave_gpu
 from gbpl.runtime.progress import stage
 
 if TYPE_CHECKING:
@@ -200,10 +201,10 @@ def fit(
             beside=[name for name in (*guards, *weights) if name != outcome],
         )  # fmt: skip
         with held():
-            from gbpl.runtime.devices import leave_gpu
-            from gbpl.study.study import learn
             from gbpl.tables.frames import rows_of
-        leave_gpu(rows_of(table))
+
+            leave_gpu(rows_of(table))
+            from gbpl.study.study import learn
         with warnings_shown(as_json):
             study = learn(
                 table, **roles, cost=costs, capacity=limits, budget=budget, budget_cost=paid, default=default,

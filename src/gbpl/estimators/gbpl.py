@@ -22,8 +22,9 @@ class GBPL(GBPLNet):
       actions) over zetas and folds, each weighted by the probability that its out-of-fold welfare is the best; a sum of
       curves, one per feature (`Splines`), joins them where it is the best with probability above two thirds;
     - with logged feedback the mean outcomes are an average of two networks (smooth units, and ReLU units where they
-      earn their place), a forest and an additive regression (`nuisance.averaged`), and scores are learned from the doubly robust table and from the
-      outcome model alone; the two kinds are compared by both tables, the unbiased one and the less noisy one.
+      earn their place), a forest and an additive regression (`nuisance.averaged`), and scores are learned from the
+      doubly robust table and from the outcome model alone; the two kinds are compared by both tables, the unbiased one
+      and the less noisy one.
 
     Its networks are smaller than those of `GBPLNet()` (64 x 64 units), at three zetas instead of five, so that it takes
     about as long for some thousand rows. It has everything that has: a posterior, values and intervals, certificates,

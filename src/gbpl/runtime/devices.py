@@ -29,12 +29,11 @@ except ImportError:  # where it was before jax 0.8
     from jax.experimental import enable_x64  # type: ignore[attr-defined,no-redef]
 
 __all__ = [
-    "DeviceName", "aligned_empty", "as_aligned", "check_not_forked", "enable_x64", "leave_gpu", "member_sharding",
-    "placed", "quick_jit", "resolve_devices", "shared_sharding", "small_jit", "with_room",
+    "DeviceName", "aligned_empty", "as_aligned", "check_not_forked", "enable_x64", "member_sharding", "placed",
+    "quick_jit", "resolve_devices", "shared_sharding", "small_jit", "with_room",
 ]  # fmt: skip
 
 APPLIED_BY_HOST = 1e11  # rows x parameters: some seconds of one core
-HOST_ROWS = 20_000  # of a table that is learned from before a GPU has started, which takes a second or two
 ROOMS, MOST_ROOM = (1 << 16, 1 << 18), 1 << 24  # rows of tables, and values that one is filled up to
 DeviceName = Literal["auto", "cpu", "gpu"]
 
@@ -85,12 +84,6 @@ def resolve_devices(device: DeviceName | Sequence[jax.Device] = "auto") -> list[
             f"device={device!r} is not available here: JAX sees {jax.devices()}; install gbpl[cuda] for an NVIDIA "
             f"GPU, or use device='auto'"
         ) from error
-
-
-def leave_gpu(rows: int) -> None:
-    """In a process that is ours alone: do not even start a GPU for a table of few rows, which the host does anyway."""
-    if rows <= HOST_ROWS and not os.environ.get("JAX_PLATFORMS"):
-        jax.config.update("jax_platforms", "cpu")
 
 
 def placed(work: float) -> jax.Device:
