@@ -6,6 +6,7 @@ standard output holds JSON and nothing else, and an error is one line of JSON on
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import functools
 import json
@@ -176,6 +177,18 @@ class _Terminated(BaseException):
     """SIGTERM, as of `timeout`: temporary files go before the process does."""
 
 
+_terminated: list[int] = []  # the exit code, once a signal has ended the command
+
+
+@atexit.register  # when this is imported, so that what is registered later still clears up before it
+def _end() -> None:
+    """Threads of C++ that are still at work abort a process that ends in the usual way."""
+    if _terminated:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_terminated[0])
+
+
 @contextmanager
 def _terminable() -> Iterator[None]:
     def end(*_: object) -> NoReturn:
@@ -225,6 +238,7 @@ def guarding(left: str) -> Callable[[Callable[Given, None]], Callable[Given, Non
             except KeyboardInterrupt:
                 stop(f"interrupted; {left}", INTERRUPTED, as_json)
             except _Terminated:
+                _terminated.append(TERMINATED)
                 stop(f"terminated; {left}", TERMINATED, as_json)
             except BrokenPipeError:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has what it wanted
