@@ -340,7 +340,7 @@ def test_the_optional_network_is_tried_by_one_job_per_fold_first(earned: bool, m
     """Where it earns its place its other jobs follow, and it is the network that it would be alone."""
     fits = record_calls(monkeypatch, "fit_stacks", gbpl.nuisance.plan)
 
-    def all_or_nothing(predictions: np.ndarray, outcome: Any, weights: Any, optional: int) -> np.ndarray:
+    def all_or_nothing(predictions: np.ndarray, outcome: Any, weights: Any, optional: int, **_: Any) -> np.ndarray:
         return np.eye(predictions.shape[1])[optional if earned else (optional + 1) % predictions.shape[1]]
 
     monkeypatch.setattr(gbpl.nuisance.plan, "earned_weights", all_or_nothing)

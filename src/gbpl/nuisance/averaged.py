@@ -67,10 +67,12 @@ def earned_weights(
     outcome: Float[np.ndarray, " row"],
     weights: Float[np.ndarray, " row"] | None,
     optional: int,
+    *,
+    least: float = EARNED,
 ) -> Float[np.ndarray, " learner"]:
     """The convex weights, with one learner left out unless it earns its place.
 
-    It does where the average with it has the lower squared error by more than `EARNED` standard errors of the rows: one
+    It does where the average with it has the lower squared error by more than `least` standard errors of the rows: one
     learner more costs something wherever it brings nothing, because weights follow noise.
     """
     others = np.delete(np.arange(predictions.shape[1]), optional)
@@ -78,7 +80,7 @@ def earned_weights(
     fewer[others] = convex_weights(predictions[:, others], outcome, weights)
     row = np.ones(len(outcome)) if weights is None else weights / weights.mean()
     saved = row * ((outcome - predictions @ fewer) ** 2 - (outcome - predictions @ every) ** 2)
-    return every if saved.mean() > EARNED * saved.std() / np.sqrt(len(saved)) else fewer
+    return every if saved.mean() > least * saved.std() / np.sqrt(len(saved)) else fewer
 
 
 def mixture_weights(

@@ -36,6 +36,7 @@ __all__ = ["Job", "Plan", "fit_plans"]
 # Beside a forest and an additive regression: smooth units where means are smooth, kinks where they are nearly 0 or 1
 AUTO_NETWORKS = {"network": MLP(hidden=(64, 64)), "relu network": MLP(hidden=(64, 64), activation="relu")}
 OPTIONAL = "relu network"  # in the average where it earns its place
+PROMISING = 1.0  # standard errors for which one fit in five of it is enough to make the others
 
 
 class Job(NamedTuple):
@@ -165,10 +166,10 @@ class Plan(NamedTuple):
         return dict(islice(AUTO_NETWORKS.items(), count))
 
     def promising(self, tried: Mapping[int, Means], smooth: Nuisances, others: Mapping[str, Any]) -> bool:
-        """Whether the optional network earns its place by its `first` jobs, one in five, beside the other learners.
+        """Whether the optional network may earn its place, by its `first` jobs, one in five, beside the other learners.
 
-        Where it does not, its other jobs are left out. Where it does, it is judged again by all of them, and for each
-        fold by models and rows that know nothing of it.
+        Where not, its other jobs are left out. Where it may, it is judged by all of them, and for each fold by models
+        and rows that know nothing of it.
         """
         feedback, rows = self.feedback, np.arange(len(self.feedback))
         means: Any = np.empty((len(feedback), self.columns))
@@ -176,7 +177,7 @@ class Plan(NamedTuple):
             means[self.jobs[place].held] = of_held
         tables = [means, smooth.means, *(part for part, _ in others.values())]
         predictions = np.column_stack([part[rows, feedback.action] for part in tables])
-        return bool(earned_weights(predictions, feedback.outcome, feedback.weights, 0)[0] > 0.0)
+        return bool(earned_weights(predictions, feedback.outcome, feedback.weights, 0, least=PROMISING)[0] > 0.0)
 
     def by_others(self) -> dict[str, Any]:
         """Means of the learners that are averaged with networks, by name."""
