@@ -162,11 +162,10 @@ class ForestMembers:
         for number, member in enumerate(self.members):
             together.setdefault(member.fold or 0, {}).setdefault(member.table, []).append(number)
         grow = partial(self.model.grow, self.rows, binned)
-        for fold, by_table in together.items():  # the forests of a fold side by side: features of all take room
+        for fold, by_table in together.items():  # beside a GPU cores are free for the forests of a fold
             firsts = [self.rows.members[places[0]] for places in by_table.values()]
-            for (table, places), member, (trees, phi) in zip(
-                by_table.items(), firsts, in_threads(grow, firsts), strict=True
-            ):
+            each = map(grow, firsts) if self.passes.on_cpu else in_threads(grow, firsts)
+            for (table, places), member, (trees, phi) in zip(by_table.items(), firsts, each, strict=True):
                 numbers = self.passes.grown.chunk.number[member.train]
                 bags = self.model.bags(member.seed, len(numbers))
                 device = None if self.passes.on_cpu else next(devices)
