@@ -20,8 +20,8 @@ LONGEST = [
     "docs/test_docs_site.py",
 ]  # fmt: skip
 # Nearly all of the time of the tests is compilation. With fewer passes of LLVM, XLA's other generator of loops and one
-# part per program it takes a third to a half less, and fits give the same numbers. `XLA_FLAGS= pytest` compiles as
-# users do.
+# part per program it is less: the last two flags took a fifth from three files of tests. The last digits of fits may
+# differ. `XLA_FLAGS= pytest` compiles as users do.
 QUICK = {
     "xla_backend_optimization_level": "1",
     "xla_cpu_use_fusion_emitters": "false",
