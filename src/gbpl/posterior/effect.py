@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
-from scipy.stats import norm, truncnorm
+from scipy.special import log_ndtr
+from scipy.stats import truncnorm
 
 from gbpl.decisions.gain import row_products, slope_with_error
 from gbpl.models.basis import effect_basis
@@ -93,7 +94,8 @@ class _Part:
     def mean_slope(self) -> float:
         """Mean of a normal kept above zero."""
         ratio = self.slope / self.slope_sd
-        return self.slope + self.slope_sd * float(np.exp(norm.logpdf(ratio) - norm.logcdf(ratio)))
+        density = np.exp(-0.5 * ratio**2 - log_ndtr(ratio)) / np.sqrt(2.0 * np.pi)
+        return self.slope + self.slope_sd * float(density)
 
     def draw(self, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         slopes = truncnorm.rvs(
@@ -281,7 +283,7 @@ def _posterior(sums: _Sums, features: int, knots: int, least: float, *, constant
             total = precision + prior
             mean, sd = precision * lowered / total, 1.0 / np.sqrt(total)
             evidence = fit + 0.5 * np.log(prior / total) - 0.5 * precision * prior / total * lowered**2
-            evidence += norm.logcdf(mean / sd) + np.log(2.0)
+            evidence += log_ndtr(mean / sd) + np.log(2.0)
             found.append((evidence, _Part(mean, sd, of_outcomes, of_deviation, root, noise)))
     log = np.array([evidence for evidence, _ in found])
     shares = np.exp(log - log.max())
