@@ -18,7 +18,7 @@ from gbpl.models.basis import leaf_numbers
 from gbpl.posterior.exact import Exact
 from gbpl.posterior.methods import member_posterior
 from gbpl.posterior.problem import Problem
-from gbpl.trees.forest import SIZE
+from gbpl.trees.forest import SIZE, _orthonormal
 from gbpl.trees.grow import Binned
 
 ROWS, NEW = 150, 60
@@ -143,6 +143,18 @@ def test_few_components_are_the_best_of_all() -> None:
     whole = np.linalg.svd(grown(model=replace(SMALL, components=95))[1][:ROWS], compute_uv=False)
     few = np.linalg.svd(grown()[1][:ROWS], compute_uv=False)[:20]
     assert_allclose(few / few[0], whole[:20] / whole[0], rtol=0.02)  # as near as two rounds of products bring them
+
+
+def test_a_basis_spans_the_columns_and_leaves_out_what_is_hardly_there() -> None:
+    rng = np.random.default_rng(0)
+    block = (rng.normal(size=(300, 8)) * 10.0 ** -np.arange(8)).astype(np.float32)[:, [3, 0, 7, 1, 5, 2, 4, 6]]
+    basis = _orthonormal(block)
+    strong = np.linalg.qr(block[:, [1, 3, 5]].astype(np.float64))[0]
+    assert_allclose(strong.T @ basis @ basis.T @ strong, np.eye(3), atol=1e-4)
+    assert np.linalg.norm(basis, ord=2) < 1.0 + 1e-4
+    for flat in (np.zeros((300, 4), np.float32), np.ones((300, 4), np.float32)):
+        assert np.isfinite(_orthonormal(flat)).all()
+        assert np.linalg.norm(_orthonormal(flat), ord=2) < 1.0 + 1e-4
 
 
 def test_rows_of_weight_zero_have_no_part_in_a_tree() -> None:

@@ -239,12 +239,23 @@ def _leading(times: Callable[[np.ndarray], np.ndarray], size: int, count: int) -
 
     A few products of whole blocks take a tenth of the time of Lanczos steps, which are products with single vectors.
     """
-    start = np.random.default_rng(0).standard_normal((size, min(count + OVERSAMPLED, size)))
-    block = start.astype(np.float32)
+    shape = size, min(count + OVERSAMPLED, size)
+    block = np.random.default_rng(0).standard_normal(shape, np.float32)
     for _ in range(ROUNDS):
-        block, _ = np.linalg.qr(times(block))
+        block = _orthonormal(times(block))
     values, turn = np.linalg.eigh(block.T @ times(block))
     return values[-count:], block @ turn[:, -count:]
+
+
+def _orthonormal(block: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "row column"]:
+    """A basis of the columns, by Cholesky's root of their products: a third of the time of Householder's reflections.
+
+    Products are in float64, whose digits cover the range of the eigenvalues twice. Directions that are hardly there get
+    a length below one instead of noise of length one.
+    """
+    products = block.T.astype(np.float64) @ block
+    products[np.diag_indices(len(products))] += max(1e-9 * float(np.trace(products)) / len(products), 1e-30)
+    return block @ np.linalg.inv(np.linalg.cholesky(products)).T.astype(np.float32)
 
 
 def _share(bags: np.ndarray) -> Float[np.ndarray, "row tree"]:
