@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+import gbpl.fitting.block
 import gbpl.fitting.stack
 from gbpl import MLP, Binary, FitConfig, FullVector, Linear, Member, NonFiniteLossError, fit_stack
 from gbpl.datasets import BinaryDesign
 from gbpl.fitting.batches import Batches
 from gbpl.fitting.members import across_folds, fold_rows, over_zeta
-from gbpl.fitting.stack import StackProblem, fit_stacks
+from gbpl.fitting.stack import StackProblem, fit_stacks, twins
 from gbpl.runtime.devices import resolve_devices
 
 N = 230
@@ -81,6 +82,36 @@ def test_neighbours_of_other_shapes(table, members, stack):
     other = [Member(np.arange(60), np.arange(60, 90), seed=9), Member(np.arange(100), seed=10)]
     mixed = fit_stack(*table, [other[0], *members, other[1]], Binary(), MODEL, config=CONFIG)
     assert_same_params(mixed.select(range(1, 1 + len(members))), stack.params)
+
+
+def test_twins_are_one_training_and_the_fits_that_they_are_alone(table, members, monkeypatch):
+    """Members that differ in nothing but the rows that stop them; what else differs makes another training."""
+    first, other = members[0], members[5]
+    part = first.validation
+    group = [
+        first,
+        dataclasses.replace(first, validation=first.train[:40]),  # on what it learns from it goes on for longer
+        other,
+        dataclasses.replace(first, validation=part[20:], weights=np.ones(len(first.train))),
+        dataclasses.replace(first, validation=part[35:]),
+        dataclasses.replace(first, validation=part[35:], zeta=0.5),
+        dataclasses.replace(first, validation=part[35:], seed=first.seed + 1),
+    ]
+    assert twins(group) == [[0, 1, 4], [2], [3], [5], [6]]
+    seated = []
+    slots = gbpl.fitting.block.Block.slots
+    monkeypatch.setattr(
+        gbpl.fitting.block.Block, "slots", lambda block, seats: seated.append(block) or slots(block, seats)
+    )
+    together = fit_stack(*table, group[:3], Binary(), MODEL, config=CONFIG)
+    assert {len(training) for block in seated for training in block.trainings} == {1, 2}
+    for number, member in enumerate(group[:3]):
+        single = fit_stack(*table, [member], Binary(), MODEL, config=CONFIG)
+        assert_same_params(single.params, alone(together, number))
+        assert single.best_epoch[0] == together.best_epoch[number]
+        np.testing.assert_allclose(single.validation_loss[0], together.validation_loss[number], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(single.train_loss[0], together.train_loss[number], rtol=1e-4, atol=1e-6)
+    assert together.best_epoch[0] < together.best_epoch[1]
 
 
 def test_smaller_block_for_the_tail(table, members, stack, monkeypatch):

@@ -23,11 +23,13 @@ from sklearn.neighbors import KNeighborsRegressor
 from support.checks import rows_outside
 
 import gbpl.fitting.stack
+import gbpl.nuisance.cross_fit
 import gbpl.nuisance.plan
 from gbpl import MLP, CrossFit, EstimatedPropensityWarning, FitConfig, LoggedFeedback, PerAction, WithAction
 from gbpl.datasets import BinaryDesign, LoggedDesign, MultiActionDesign
 from gbpl.feedback.content import column_order, content_order
 from gbpl.fitting.members import fold_rows
+from gbpl.fitting.stack import twins
 from gbpl.nuisance.learners import MaskedSquare
 from gbpl.nuisance.nuisances import Nuisances
 from gbpl.nuisance.off_policy import log_evaluator
@@ -127,6 +129,30 @@ def test_nested_folds_see_neither_the_fold_nor_the_row(learner: str, repeats: in
                     assert row not in Signed.seen[fit]
                     assert not np.isin(Signed.seen[fit], fold).any()
         assert_array_equal(run.fold_means[number, fold], run.means[fold].astype(np.float32))
+
+
+@pytest.fixture
+def few_rows_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows enough for models that leave out two folds."""
+    assert gbpl.nuisance.cross_fit.ROWS_IN_PAIRS > ROWS
+    monkeypatch.setattr(gbpl.nuisance.cross_fit, "ROWS_IN_PAIRS", ROWS)
+
+
+@pytest.mark.usefixtures("few_rows_in_pairs")
+def test_where_folds_and_rows_are_enough_one_model_leaves_out_two_folds_for_both() -> None:
+    log = numbered_log()
+    outer = fold_rows(ROWS, 6, seed=1, strata=log.action)
+    run = CrossFit(folds=5, outcome_model=WithAction(Signed())).run(log, outer=outer)
+    assert len(Signed.seen) == 6 * 5 // 2
+    for number, fold in enumerate(outer):
+        signs = run.fold_means[number][:, 0]
+        for other, part in enumerate(outer):
+            if other != number:
+                (fit,) = {made for row in part for made in fits_in(signs[row])}
+                assert_array_equal(np.sort(Signed.seen[fit]), rows_outside(ROWS, np.concatenate([fold, part])))
+                assert np.all(run.fold_means[other][fold, 0] == 2.0**fit)
+        for row in fold:
+            assert len(fits_in(5 * run.means[row, 0])) == 5
 
 
 def test_nested_models_learn_from_all_that_is_left() -> None:
@@ -238,6 +264,22 @@ def test_nested_networks_see_neither_the_fold_nor_the_row(stacks: list[SimpleNam
                 assert row not in member.train
                 assert row in member.validation  # it decides only when to stop
                 assert not np.isin(fold, np.concatenate([member.train, member.validation])).any()
+
+
+@pytest.mark.usefixtures("few_rows_in_pairs")
+def test_networks_of_two_folds_are_twins_that_each_stop_on_one(stacks: list[SimpleNamespace]) -> None:
+    log = numbered_log()
+    outer = fold_rows(ROWS, 5, seed=1, strata=log.action)
+    fold_means = standard(log, CrossFit(**NETWORK).run(log, outer=outer).fold_means.astype(float))
+    members = stacks[0].members
+    assert len(members) == 20
+    assert sorted(map(len, twins(members))) == [2] * 10
+    for number, fold in enumerate(outer):
+        for other, part in enumerate(outer):
+            if other != number:
+                ((made,),) = {tuple(fits_in(np.round(fold_means[number, row, 0], 2))) for row in part}
+                assert_array_equal(np.sort(members[made].validation), part)
+                assert_array_equal(np.sort(members[made].train), rows_outside(ROWS, np.concatenate([fold, part])))
 
 
 def test_what_networks_are_given(stacks: list[SimpleNamespace]) -> None:

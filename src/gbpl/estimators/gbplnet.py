@@ -109,7 +109,8 @@ class GBPLNet(FittedPolicy):
         action (`PerAction(regressor)`) or once with the action as a feature (`WithAction(regressor)`); None is the
         network with a masked loss.
     nuisance_folds : int
-        With logged feedback: parts of the cross-fitting, actions balanced and groups together.
+        With logged feedback: parts of the cross-fitting, actions balanced and groups together. Outcome models leave
+        out two folds of the committee at a time where it has as many (docs/logged.md).
     nuisance_repeats : int
         How often the cross-fitting is repeated, with other parts.
     correction : "auto" or a number in [0, 1]

@@ -3,6 +3,9 @@
 All members of a block have the same shapes: steps per epoch, rows per batch, rows of validation. Shapes are rounded up
 (`rounded_up`) and the numbers of epochs and steps are data, so that fits to other numbers of rows share what is
 compiled; what fills a shape up has weight zero. A slot without a member counts as stopped from the start.
+
+Twins are members that differ in nothing but the rows that stop them. They are one training, in one slot, of which each
+keeps its own best weights.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from gbpl.models.prior import GaussianPrior, squared_norm
 from gbpl.runtime.devices import member_sharding, quick_jit, shared_sharding, small_jit
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float, Int
+    from jaxtyping import Array, Bool, Float, Int
 
 __all__ = [
     "Block", "NonFiniteLossError", "Objective", "Slots", "State", "rounded_up", "select_slots", "where_slots",
@@ -56,25 +59,25 @@ class Objective(Protocol):
 
 
 class State(NamedTuple):
-    """Training state of the members in the slots; every array has the slot axis first."""
+    """Training state of the twins in the slots; every array has the slot axis first, and `best` then that of twins."""
 
     params: Any
     optimizer: Any
     best: Any
-    best_loss: Float[Array, " slot"]
-    best_epoch: Int[Array, " slot"]
+    best_loss: Float[Array, "slot twin"]
+    best_epoch: Int[Array, "slot twin"]
     epoch: Int[Array, " slot"]
-    stopped: Array
+    stopped: Bool[Array, "slot twin"]
 
 
 class Slots(NamedTuple):
-    """Constants of the members in the slots."""
+    """Constants of the twins in the slots."""
 
     zeta: Float[Array, " slot"]
     penalty: Float[Array, " slot"]
     offset: Int[Array, " slot"]
-    validation: Int[Array, "slot chunk row"]
-    validation_weight: Float[Array, "slot chunk row"]
+    validation: Int[Array, "slot twin chunk row"]
+    validation_weight: Float[Array, "slot twin chunk row"]
 
 
 def _where(condition: Array, new: Any, old: Any) -> Any:
@@ -94,7 +97,7 @@ def train_block(
     objective: Objective,
     config: FitConfig,
     stops: bool,
-) -> tuple[State, Float[Array, "epoch slot"], Float[Array, "epoch slot"]]:
+) -> tuple[State, Float[Array, "epoch slot"], Float[Array, "epoch slot twin"]]:
     """A few epochs of every slot; returns the new state and the training and validation loss of each epoch.
 
     `counts` are the epochs, and the steps of each; batches and losses beyond them are left as they are.
@@ -115,9 +118,11 @@ def train_block(
         updates, moments = optimizer.update(gradient, moments, params)
         return optax.apply_updates(params, updates), moments, loss
 
-    def validation_loss(params: Any, s: Slots) -> Array:
-        parts = s.validation, s.validation_weight
-        return jax.lax.map(lambda part: batch_loss(params, part, s.zeta, s.offset), parts).sum()
+    def validation_loss(params: Any, s: Slots) -> Float[Array, " twin"]:
+        def of_twin(*parts: Array) -> Array:
+            return jax.lax.map(lambda part: batch_loss(params, part, s.zeta, s.offset), parts).sum()
+
+        return jnp.stack([of_twin(*parts) for parts in zip(s.validation, s.validation_weight, strict=True)])
 
     def epoch(number: Array, carry: tuple[State, Array, Array]) -> tuple[State, Array, Array]:
         state, train_losses, losses = carry
@@ -128,7 +133,7 @@ def train_block(
             params, moments, loss = jax.vmap(step)(params, moments, batch, slots)
             return params, moments, total + loss
 
-        start = state.params, state.optimizer, jnp.zeros_like(state.best_loss)
+        start = state.params, state.optimizer, jnp.zeros_like(slots.penalty)
         params, moments, total = jax.lax.fori_loop(0, steps, one, start)
         train = total / steps
         if stops:
@@ -136,20 +141,20 @@ def train_block(
             least = config.tolerance * jnp.where(jnp.isfinite(state.best_loss), jnp.abs(state.best_loss), 0.0)
             improved = (loss < state.best_loss - least) & ~state.stopped
         else:
-            loss = train
+            loss = train[:, None]
             improved = ~state.stopped
-        best = jax.vmap(_where)(improved, params, state.best)
+        best = jax.vmap(jax.vmap(_where, (0, None, 0)))(improved, params, state.best)
         best_loss = jnp.where(improved, loss, state.best_loss)
         done = state.epoch + 1
-        best_epoch = jnp.where(improved, done, state.best_epoch)
-        stopped = state.stopped | (done >= config.max_epochs)
+        best_epoch = jnp.where(improved, done[:, None], state.best_epoch)
+        stopped = state.stopped | (done >= config.max_epochs)[:, None]
         if stops:
-            stopped = stopped | (done - best_epoch >= config.patience)
+            stopped = stopped | (done[:, None] - best_epoch >= config.patience)
         new = State(params, moments, best, best_loss, best_epoch, done, stopped)
         return new, train_losses.at[number].set(train), losses.at[number].set(loss)
 
-    none = jnp.zeros((rows.shape[0], rows.shape[1]), jnp.float32)
-    return jax.lax.fori_loop(0, epochs, epoch, (state, none, none))
+    none = jnp.zeros((rows.shape[0], *state.best_loss.shape), jnp.float32)
+    return jax.lax.fori_loop(0, epochs, epoch, (state, none[:, :, 0], none))
 
 
 _fixed = "model", "objective", "config", "stops"
@@ -159,9 +164,9 @@ _counted: dict[str, Any] = {"static_argnames": (*_fixed, "counts"), "donate_argn
 _tuned_block, _quick_block = jax.jit(train_block, **_counted), quick_jit(train_block, **_counted)
 
 
-@partial(small_jit, static_argnames=("model", "config", "n_features", "n_raw"))
+@partial(small_jit, static_argnames=("model", "config", "n_features", "n_raw", "twins"))
 def initial_state(
-    seeds: Array, occupied: Array, *, model: ScoreModel, config: FitConfig, n_features: int, n_raw: int
+    seeds: Array, occupied: Array, *, model: ScoreModel, config: FitConfig, n_features: int, n_raw: int, twins: int
 ) -> State:
     """The state before the first step, of slots that have a member or none."""
     params = jax.vmap(lambda seed: model.init(jax.random.key(seed), n_features, n_raw))(seeds)
@@ -169,11 +174,11 @@ def initial_state(
     return State(
         params=params,
         optimizer=jax.vmap(config.optimizer().init)(params),
-        best=params,
-        best_loss=jnp.full(slots, jnp.inf, jnp.float32),
-        best_epoch=jnp.zeros(slots, jnp.int32),
+        best=jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], twins, axis=1), params),
+        best_loss=jnp.full((slots, twins), jnp.inf, jnp.float32),
+        best_epoch=jnp.zeros((slots, twins), jnp.int32),
         epoch=jnp.zeros(slots, jnp.int32),
-        stopped=~occupied,
+        stopped=jnp.repeat(~occupied[:, None], twins, axis=1),
     )
 
 
@@ -193,16 +198,17 @@ def select_slots(tree: Any, places: Int[Array, " place"]) -> Any:
 class Block:
     """What is compiled for members of one shape, and the devices that share its slots.
 
-    A table has `table_rows` rows and `n_features` features. `n_train` is the n of the penalty |w|^2 / (2 prior_sd^2 eta
-    n) of every member; None: the rows of its `train`. A `quick` block is compiled without a search for the fastest
-    products. A call of it runs `epochs` epochs of `steps` steps.
+    `trainings` are all that will be seated, each a list of twins, as many in one as in another. A table has
+    `table_rows` rows and `n_features` features. `n_train` is the n of the penalty |w|^2 / (2 prior_sd^2 eta n) of every
+    member; None: the rows of its `train`. A `quick` block is compiled without a search for the fastest products. A call
+    of it runs `epochs` epochs of `steps` steps.
     """
 
     model: ScoreModel
     objective: Objective
     config: FitConfig
     devices: list[jax.Device]
-    members: Sequence[Member]  # all that will be seated
+    trainings: Sequence[Sequence[Member]]
     table_rows: int
     n_features: int
     epochs: int
@@ -213,7 +219,7 @@ class Block:
     @property
     def stops(self) -> bool:
         """Whether members stop by their validation loss; then all do."""
-        return len(self.members[0].validation) > 0
+        return len(self.trainings[0][0].validation) > 0
 
     @property
     def most_validation(self) -> int:
@@ -233,26 +239,28 @@ class Block:
         return -(-slots // len(self.devices)) * len(self.devices)
 
     def slots(self, seated: Sequence[int | None]) -> Slots:
-        """Constants of the members with these numbers; None is an empty slot."""
-        longest = rounded_up(min(max(len(member.validation) for member in self.members), self.most_validation))
+        """Constants of the trainings with these numbers; None is an empty slot."""
+        longest = max(len(member.validation) for twins in self.trainings for member in twins)
+        longest = rounded_up(min(longest, self.most_validation))
         chunk = max(1, min(longest, EVALUATION_ROWS))
-        shape = len(seated), -(-longest // chunk), chunk
-        rows = np.zeros((len(seated), shape[1] * chunk), np.int32)
+        shape = len(seated), len(self.trainings[0]), -(-longest // chunk), chunk
+        rows = np.zeros((*shape[:2], shape[2] * chunk), np.int32)
         weight = np.zeros(rows.shape, np.float32)
         zeta, penalty, table = np.ones(len(seated)), np.zeros(len(seated)), np.zeros(len(seated), np.int32)
         for place, number in enumerate(seated):
             if number is None:
                 continue
-            member = self.members[number]
-            kept = np.arange(len(member.validation))
-            if len(kept) > self.most_validation:
-                kept = np.random.default_rng(member.seed).choice(kept, self.most_validation, replace=False)
-            given = np.ones(len(kept)) if member.validation_weights is None else member.validation_weights[kept]
-            rows[place, : len(kept)] = member.validation[kept]
-            weight[place, : len(kept)] = given / max(given.sum(), 1e-30)
-            n_train = len(member.train) if self.n_train is None else self.n_train
-            zeta[place], table[place] = member.zeta, member.table
-            penalty[place] = GaussianPrior(member.prior_sd).penalty_scale(member.eta, n_train)
+            first, *_ = twins = self.trainings[number]
+            n_train = len(first.train) if self.n_train is None else self.n_train
+            zeta[place], table[place] = first.zeta, first.table
+            penalty[place] = GaussianPrior(first.prior_sd).penalty_scale(first.eta, n_train)
+            for which, member in enumerate(twins):
+                kept = np.arange(len(member.validation))
+                if len(kept) > self.most_validation:
+                    kept = np.random.default_rng(member.seed).choice(kept, self.most_validation, replace=False)
+                given = np.ones(len(kept)) if member.validation_weights is None else member.validation_weights[kept]
+                rows[place, which, : len(kept)] = member.validation[kept]
+                weight[place, which, : len(kept)] = given / max(given.sum(), 1e-30)
         constants = {
             "zeta": zeta.astype(np.float32),
             "penalty": penalty.astype(np.float32),
@@ -264,16 +272,17 @@ class Block:
 
     def _before(self, seated: Sequence[int | None]) -> tuple[Any, dict[str, Any]]:
         """Arguments of `initial_state`."""
-        seeds = [0 if number is None else self.members[number].seed % 2**32 for number in seated]
+        seeds = [0 if number is None else self.trainings[number][0].seed % 2**32 for number in seated]
         occupied = [number is not None for number in seated]
-        fixed = {"n_features": self.n_features, "n_raw": self.objective.n_raw}
+        twins = len(self.trainings[0])
+        fixed = {"n_features": self.n_features, "n_raw": self.objective.n_raw, "twins": twins}
         return self.put((np.array(seeds, np.uint32), np.array(occupied))), fixed | {
             "model": self.model,
             "config": self.config,
         }
 
     def fresh(self, seated: Sequence[int | None]) -> State:
-        """The state of the members before their first step."""
+        """The state of the trainings before their first step."""
         given, fixed = self._before(seated)
         # Zeros are made on every device: without this the first block would be compiled separately.
         return self.put(initial_state(*given, **fixed))

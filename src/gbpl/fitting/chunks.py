@@ -99,7 +99,7 @@ class ChunkFit:
         )
         self.block = Block(
             model=model, objective=objective, config=config, devices=list(devices[: len(members)]),
-            members=[self._watched(member) for member in members], table_rows=table_rows, n_features=n_features,
+            trainings=[[self._watched(member)] for member in members], table_rows=table_rows, n_features=n_features,
             epochs=1, steps=self.steps, n_train=n_train, quick=True,
         )  # fmt: skip
         banks = self._banks()
@@ -130,7 +130,7 @@ class ChunkFit:
         The next chunk is read before the members have learned from the last.
         """
         fitted = dict(self.loop.run(ChunkBatches(self, iter(chunks))))
-        return collect_stack(self.members, [fitted[number] for number in range(len(self.members))])
+        return collect_stack(self.members, [fitted[number][0] for number in range(len(self.members))])
 
     def deal(
         self, fold: Int[np.ndarray, " row"], weight: Float[np.ndarray, " row"] | None

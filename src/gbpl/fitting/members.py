@@ -18,7 +18,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
 
-__all__ = ["Member", "across_folds", "dealt_rows", "fold_rows", "over_zeta"]
+__all__ = ["Member", "across_folds", "dealt_rows", "fold_rows", "outside", "over_zeta"]
 
 NO_ROWS: Int[np.ndarray, " row"] = np.empty(0, np.int32)
 
@@ -93,6 +93,11 @@ def dealt_rows(n: int, folds: Sequence[Int[np.ndarray, " row"]]) -> Int[np.ndarr
     """All rows, in the order in which they were dealt to the folds; as they come where not all were."""
     dealt = np.concatenate(folds)
     return (dealt if len(dealt) == n else np.arange(n)).astype(np.int32)
+
+
+def outside(folds: Sequence[Int[np.ndarray, " row"]], *left_out: int) -> Int[np.ndarray, " row"]:
+    """Rows of the other folds, in the order in which they were dealt."""
+    return np.concatenate([fold for number, fold in enumerate(folds) if number not in left_out])
 
 
 def fold_rows(

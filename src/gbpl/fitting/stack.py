@@ -3,7 +3,8 @@
 Any number of members are fitted at once. Members sit in the slots of a compiled block of epochs and learn from the
 batches of a source: drawn from rows in memory, or from chunks that pass (`gbpl.fitting.chunks`). In memory, a member
 that stops early gives its slot to the next, so that stopped members cost no time and the shapes, hence the compiled
-function, stay the same. A member's result does not depend on its neighbours.
+function, stay the same. A member's result does not depend on its neighbours. Members that differ in nothing but the
+rows that stop them (`twins`) are trained once.
 
 The objective of a member is the mean row loss plus |w|^2 / (2 prior_sd^2 eta n). Where it is convex, members are solved
 instead (`gbpl.fitting.newton`).
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FitConfig", "FittedMember", "NonFiniteLossError", "Objective", "StackFit", "StackProblem", "TrainingLoop",
-    "collect_stack", "fit_stack", "fit_stacks",
+    "collect_stack", "fit_stack", "fit_stacks", "twins",
 ]  # fmt: skip
 
 SLOTS_PER_CPU = 8  # more members at once fall out of the cache (measured: 160 against 110 GFLOP/s)
@@ -114,14 +115,16 @@ def fit_stack(
     def fitted(numbers: Sequence[int]) -> list[FittedMember]:
         if solved:
             return [_solved(members[number], data, objective, model, bar, done) for done, number in enumerate(numbers)]
-        groups: dict[tuple, list[int]] = {}
-        for number in numbers:
-            shape = config.batch_shape(len(members[number].train))[0], len(members[number].validation) > 0
-            groups.setdefault(shape, []).append(number)
+        groups: dict[tuple, list[list[int]]] = {}
+        for together in twins([members[number] for number in numbers]):
+            first = members[numbers[together[0]]]
+            shape = config.batch_shape(len(first.train))[0], len(first.validation) > 0, len(together)
+            groups.setdefault(shape, []).append([numbers[place] for place in together])
         done: dict[int, FittedMember] = {}
-        for together in groups.values():
-            results = _fit_group([members[i] for i in together], data, objective, model, config, device, bar)
-            done |= {together[place]: result for place, result in results}
+        for own in groups.values():
+            trainings = [[members[number] for number in together] for together in own]
+            for place, results in _fit_group(trainings, data, objective, model, config, device, bar):
+                done |= dict(zip(own[place], results, strict=True))
         return [done[number] for number in numbers]
 
     try:
@@ -140,34 +143,45 @@ def _solved(
     return FittedMember(params, 1, train if held is None else held, np.array([train]), validation)
 
 
+def twins(members: Sequence[Member]) -> list[list[int]]:
+    """The places of members that differ in nothing but the rows that stop them, together: one training serves them."""
+    together: dict[tuple, list[int]] = {}
+    for place, m in enumerate(members):
+        weights = None if m.weights is None else m.weights.tobytes()
+        key = hash((m.train.tobytes(), weights)), m.zeta, m.eta, m.prior_sd, m.seed, m.table, len(m.validation) > 0
+        together.setdefault(key, []).append(place)
+    return list(together.values())
+
+
 def _fit_group(
-    members: list[Member],
+    trainings: list[list[Member]],
     data: tuple[np.ndarray, Any],
     objective: Objective,
     model: ScoreModel,
     config: FitConfig,
     device: DeviceName | Sequence[jax.Device],
     bar: Progress,
-) -> Iterator[tuple[int, FittedMember]]:
-    """Members of one shape: as many slots as suit the devices; the other members wait for one."""
-    shapes = [config.batch_shape(len(member.train)) for member in members]
+) -> Iterator[tuple[int, list[FittedMember]]]:
+    """Trainings of one shape: as many slots as suit the devices; the others wait for one."""
+    firsts = [first for first, *_ in trainings]
+    shapes = [config.batch_shape(len(member.train)) for member in firsts]
     steps, size = shapes[0][0], max(size for _, size in shapes)
     epochs = max(1, min(config.max_epochs, BLOCK_STEPS // steps))
     rows, n_features = data[0].shape
-    work = Work(len(members), steps, size, parameter_count(model, n_features, objective))
+    work = Work(len(trainings), steps, size, parameter_count(model, n_features, objective))
     block = Block(
-        model=model, objective=objective, config=config, devices=devices_for(device, work), members=members,
+        model=model, objective=objective, config=config, devices=devices_for(device, work), trainings=trainings,
         table_rows=rows, n_features=n_features, epochs=epochs, steps=steps,
     )  # fmt: skip
     count = len(block.devices)
     if block.devices[0].platform == "cpu":
-        fewest = min(len(members), max(FEWEST_SLOTS, 2 * count))
-        slots = block.rounded(min(max(fewest, _power_of_two(len(members) // WAVES)), SLOTS_PER_CPU * count))
+        fewest = min(_power_of_two(2 * len(trainings) - 1), max(FEWEST_SLOTS, 2 * count))
+        slots = block.rounded(min(max(fewest, _power_of_two(len(trainings) // WAVES)), SLOTS_PER_CPU * count))
     else:
-        slots = block.rounded(min(len(members), SLOTS_PER_GPU * count))
+        slots = block.rounded(min(len(trainings), SLOTS_PER_GPU * count))
     table = block.share(jax.tree.map(with_room, data))
-    source = DrawnBatches(members, table, config, (epochs, steps, size))
-    seats: Seats = [number if number < len(members) else None for number in range(slots)]
+    source = DrawnBatches(firsts, table, config, (epochs, steps, size))
+    seats: Seats = [number if number < len(trainings) else None for number in range(slots)]
     yield from TrainingLoop(block, [seats], epoch_rows=steps * size).run(source, bar)
 
 
@@ -253,7 +267,7 @@ def collect_stack(members: Sequence[Member], fitted: Sequence[FittedMember]) -> 
 
 
 class _Bank:
-    """Slots that one call of the compiled block trains: the members in them, and their state."""
+    """Slots that one call of the compiled block trains: the numbers of the trainings in them, and their state."""
 
     def __init__(self, block: Block, seats: Seats) -> None:
         self.seats, self.size = seats, len(seats)
@@ -262,22 +276,22 @@ class _Bank:
 
 
 class TrainingLoop:
-    """Members of one shape on their way through the slots of a block: the only training loop.
+    """Trainings of one shape on their way through the slots of a block: the only training loop.
 
-    `banks` says which members are seated at first; the others take the slots of those that stop. The banks take turns:
-    each has as many slots as suit the cache. `epoch_rows` is the number of rows a slot passes per epoch.
+    `banks` says which are seated at first; the others take the slots of those that stop. The banks take turns: each has
+    as many slots as suit the cache. `epoch_rows` is the number of rows a slot passes per epoch.
     """
 
     def __init__(self, block: Block, banks: Sequence[Seats], *, epoch_rows: int) -> None:
         self.block, self.epoch_rows = block, epoch_rows
         self.banks = [_Bank(block, list(seats)) for seats in banks]
         seated = {number for seats in banks for number in seats}
-        self.queue = deque(number for number in range(len(block.members)) if number not in seated)
-        self.losses: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in block.members]
+        self.queue = deque(number for number in range(len(block.trainings)) if number not in seated)
+        self.losses: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in block.trainings]
         self.done = 0
 
-    def run(self, source: Source, bar: Progress | None = None) -> Iterator[tuple[int, FittedMember]]:
-        """Yield (number of the member, result) as members finish."""
+    def run(self, source: Source, bar: Progress | None = None) -> Iterator[tuple[int, list[FittedMember]]]:
+        """Yield (number of the training, results of its members) as they finish."""
         running: deque[list[tuple[Any, Any]]] = deque()
         while (data := source.take(self._seats())) is not None:
             running.append([self._train(bank, data, place) for place, bank in enumerate(self.banks)])
@@ -305,7 +319,7 @@ class TrainingLoop:
 
     def _record(self, losses: list[tuple[Any, Any]]) -> None:
         """Keep the losses of a block, and refuse those that are not finite."""
-        bad = []
+        bad: list[str] = []
         for bank, (train, loss) in zip(self.banks, losses, strict=True):
             train, loss = np.asarray(train)[: self.block.epochs], np.asarray(loss)[: self.block.epochs]
             for place, number in enumerate(bank.seats):
@@ -313,7 +327,7 @@ class TrainingLoop:
                     continue
                 self.losses[number].append((train[:, place], loss[:, place]))
                 if not (np.isfinite(train[:, place]).all() and np.isfinite(loss[:, place]).all()):
-                    bad.append(str(self.block.members[number]))
+                    bad += map(str, self.block.trainings[number])
         if bad:
             config = self.block.config
             raise NonFiniteLossError(
@@ -323,9 +337,9 @@ class TrainingLoop:
                 "row can do."
             )
 
-    def _recycle(self, bank: _Bank) -> Iterator[tuple[int, FittedMember]]:
-        """Give the slots of stopped members to those that wait, once enough have stopped."""
-        bank.idle = np.asarray(bank.state.stopped)
+    def _recycle(self, bank: _Bank) -> Iterator[tuple[int, list[FittedMember]]]:
+        """Give the slots of those whose members have all stopped to those that wait, once they are enough."""
+        bank.idle = np.all(bank.state.stopped, axis=1)
         leaving = [place for place, number in enumerate(bank.seats) if number is not None and bank.idle[place]]
         enough = 1 if len(bank.seats) <= 64 else len(bank.seats) // 4
         if len(leaving) < enough and not (leaving and bank.idle.all()):
@@ -341,7 +355,7 @@ class TrainingLoop:
         bank.idle = np.array([number is None for number in bank.seats])
         bank.slots = self.block.slots(bank.seats)
 
-    def _leave(self, bank: _Bank, places: list[int]) -> Iterator[tuple[int, FittedMember]]:
+    def _leave(self, bank: _Bank, places: list[int]) -> Iterator[tuple[int, list[FittedMember]]]:
         """Results of the members in some places."""
         if not places:
             return
@@ -351,32 +365,34 @@ class TrainingLoop:
             best = select_slots(best, np.array(padded, np.int32))
         best = jax.tree.map(np.asarray, best)
         epochs, best_epoch, best_loss = map(np.asarray, (bank.state.epoch, bank.state.best_epoch, bank.state.best_loss))
-        self.done += len(places)
         for at, place in enumerate(places):
             number, config = bank.seats[place], self.block.config
             assert number is not None
-            last = min(int(epochs[place]), config.max_epochs)
-            if self.block.stops:
-                last = min(last, int(best_epoch[place]) + config.patience)
-            train, loss = (np.concatenate(parts)[:last] for parts in zip(*self.losses[number], strict=True))
-            yield (
-                number,
-                FittedMember(
-                    params=jax.tree.map(lambda leaf, at=at: leaf[at].copy(), best),
-                    best_epoch=int(best_epoch[place]),
-                    best_loss=float(best_loss[place]),
-                    train_loss=train,
-                    validation_loss=loss if self.block.stops else np.empty(0),
-                ),
-            )
+            train, loss = (np.concatenate(parts) for parts in zip(*self.losses[number], strict=True))
+            results = []
+            for twin in range(best_epoch.shape[1]):
+                last = min(int(epochs[place]), config.max_epochs)
+                if self.block.stops:
+                    last = min(last, int(best_epoch[place, twin]) + config.patience)
+                results.append(
+                    FittedMember(
+                        params=jax.tree.map(lambda leaf, which=(at, twin): leaf[which].copy(), best),
+                        best_epoch=int(best_epoch[place, twin]),
+                        best_loss=float(best_loss[place, twin]),
+                        train_loss=train[:last],
+                        validation_loss=loss[:last, twin] if self.block.stops else np.empty(0),
+                    )
+                )
+            self.done += len(results)
+            yield number, results
 
     def _seated(self, bank: _Bank, places: list[int]) -> State:
-        """The state with new members in the places that were left."""
+        """The state with new trainings in the places that were left."""
         arriving, empty = np.zeros(len(bank.seats), bool), np.array([number is None for number in bank.seats])
         arriving[places] = True
         if (arriving & ~empty).any():
             return where_slots(self.block.put(arriving), self.block.fresh(bank.seats), bank.state)
-        return bank.state._replace(stopped=self.block.put(np.asarray(bank.state.stopped) | empty))
+        return bank.state._replace(stopped=self.block.put(np.asarray(bank.state.stopped) | empty[:, None]))
 
     def _tail(self, bank: _Bank) -> list[int]:
         """Places to keep: fewer once it pays to compile a smaller block for the slow members that are left.

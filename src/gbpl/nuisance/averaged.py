@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.standardize import Standardizer
+from gbpl.fitting.members import outside
 from gbpl.models.splines import spline_curves
 from gbpl.runtime.threads import few_threads, in_threads
 from gbpl.trees.grow import Binned, forest_predictions
@@ -93,11 +94,6 @@ def mixture_weights(
         joint = likelihood * shares
         shares = row @ (joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300))
     return shares / shares.sum()
-
-
-def _outside(folds: Folds, *left_out: int) -> Int[np.ndarray, " row"]:
-    """Rows of the other folds, in the order in which they were dealt."""
-    return np.concatenate([fold for number, fold in enumerate(folds) if number not in left_out])
 
 
 def _two_out(
@@ -245,9 +241,9 @@ def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:
         )  # fmt: skip
 
     if feedback.groups is not None:
-        return _two_out(n, count, folds, lambda left_out: predicted(_outside(folds, *left_out)))
+        return _two_out(n, count, folds, lambda left_out: predicted(outside(folds, *left_out)))
     fold_means = np.empty((len(folds), n, count))
-    for number, made in enumerate(in_threads(predicted, [_outside(folds, number) for number in range(len(folds))])):
+    for number, made in enumerate(in_threads(predicted, [outside(folds, number) for number in range(len(folds))])):
         fold_means[number] = made
     means = np.empty((n, count))
     for number, fold in enumerate(folds):
@@ -265,7 +261,7 @@ def averaged_propensity(
     tables = {"logistic regression": np.zeros((n, count)), "forest": np.zeros((n, count))}
     for folds in dealt:
         for number, fold in enumerate(folds):
-            known = _outside(folds, number)
+            known = outside(folds, number)
             weights = None if feedback.weights is None else feedback.weights[known]
             logistic = LogisticRegression(max_iter=1000).fit(x[known], feedback.action[known], sample_weight=weights)
             forest = forest_predictions(

@@ -16,7 +16,7 @@ from gbpl.feedback.content import content_order
 from gbpl.feedback.logged import LoggedFeedback
 from gbpl.feedback.pseudo_outcomes import of_logged_action
 from gbpl.feedback.standardize import Standardizer
-from gbpl.fitting.members import fold_rows
+from gbpl.fitting.members import fold_rows, outside
 from gbpl.fitting.stack import FitConfig
 from gbpl.models.adapters import as_model
 from gbpl.nuisance.averaged import averaged_propensity
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossFit", "EstimatedPropensityWarning", "Nuisances", "warn_estimated"]
 
+# Folds and rows from which on a model learns from enough of them without two folds (docs/design.md)
+FOLDS_IN_PAIRS, ROWS_IN_PAIRS = 5, 1_500
 AUTO_CLIP = 0.02  # over the number of actions: 0.01 for two, a fiftieth of what a uniform log would give each
 
 
@@ -42,7 +44,8 @@ class EstimatedPropensityWarning(UserWarning):
 class CrossFit:
     """How outcome means and propensities are estimated.
 
-    folds, repeats : parts that the rows are divided into (actions balanced, groups together), and how often
+    folds, repeats : parts that the rows are divided into (actions balanced, groups together), and how often; outside an
+        outer fold these are the other outer folds where there are at least as many, and five, of 1,500 rows or more
     outcome_model : None for the network with a masked loss, "auto" for the average of two networks, a forest and an
         additive regression (`gbpl.nuisance.averaged`), a score model such as `MLP(hidden=(32,))`, a scikit-learn
         regressor (or classifier, for outcomes such as 0/1) or `PerAction(...)`, or `WithAction(...)`. With "auto" a
@@ -158,20 +161,31 @@ class CrossFit:
         return dealt
 
     def _jobs(self, feedback: LoggedFeedback, dealt: list[list[np.ndarray]], *, nested: bool) -> list[Job]:
-        """All fits to make, listed before the first, so that an action missing somewhere is noticed at once."""
+        """All fits to make, listed before the first, so that an action missing somewhere is noticed at once.
+
+        Where there are folds and rows enough, a fit leaves out two folds, once for each: the same rows and seed, and
+        only what stops it differs.
+        """
         jobs, (_, rank) = [], content_order(feedback)
         assert rank is not None
         for repeat, folds in enumerate(dealt):
+            enough = len(folds) >= max(self.folds, FOLDS_IN_PAIRS) and len(feedback) >= ROWS_IN_PAIRS
+            in_pairs = nested and enough
             for number, held in enumerate(folds):
                 _check_every_action(feedback, held, f"fold {number} of {len(folds)}")
-                rest = np.concatenate([fold for other, fold in enumerate(folds) if other != number])
+                rest = outside(folds, number)
                 seed = self.seeds(repeat, number, count=1)[0]
-                parts = self._parts(feedback, rest, rank[rest], seed, nested=nested)
-                for place, part in enumerate(parts):
-                    known = rest[~np.isin(rest, part)]
+                if in_pairs:
+                    others = [other for other in range(len(folds)) if other != number]
+                    parts = [(folds[other], outside(folds, number, other)) for other in others]
+                    seeds = [self.seeds(repeat, *sorted((number, other)), count=1)[0] for other in others]
+                else:
+                    dealt_parts = self._parts(feedback, rest, rank[rest], seed, nested=nested)
+                    parts = [(part, rest[~np.isin(rest, part)]) for part in dealt_parts]
+                    seeds = [seed + place for place in range(len(parts))]
+                for (part, known), own in zip(parts, seeds, strict=True):
                     _check_every_action(feedback, known, f"the {len(known)} rows outside two folds")
-                    share = 1.0 / (len(parts) * len(dealt))
-                    jobs.append(Job(number, held, part, known, share, (seed + place) % 2**31))
+                    jobs.append(Job(number, held, part, known, 1.0 / (len(parts) * len(dealt)), own % 2**31))
         return jobs
 
     def _parts(

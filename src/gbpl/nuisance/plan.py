@@ -36,7 +36,7 @@ __all__ = ["Job", "Plan", "fit_plans"]
 # Beside a forest and an additive regression: smooth units where means are smooth, kinks where they are nearly 0 or 1
 AUTO_NETWORKS = {"network": MLP(hidden=(64, 64)), "relu network": MLP(hidden=(64, 64), activation="relu")}
 OPTIONAL = "relu network"  # in the average where it earns its place
-PROMISING = 1.0  # standard errors for which one fit in five of it is enough to make the others
+PROMISING = 1.0  # standard errors for which the first few fits of it are enough to make the others
 
 
 class Job(NamedTuple):
@@ -104,11 +104,16 @@ class Plan(NamedTuple):
 
     @property
     def first(self) -> list[int]:
-        """The places of one job for each fold: together their models predict every row, and none saw the row."""
-        places: dict[int, int] = {}
+        """The places of the jobs of as few trainings as predict every row by a model that did not see it."""
+        by_training: dict[int, list[int]] = {}  # twins have one seed
         for place, job in enumerate(self.jobs):
-            places.setdefault(job.number, place)
-        return list(places.values())
+            by_training.setdefault(job.seed, []).append(place)
+        left, places = {job.number for job in self.jobs}, []
+        while left:
+            most = max(by_training.values(), key=lambda own: len(left & {self.jobs[place].number for place in own}))
+            left -= {self.jobs[place].number for place in most}
+            places += most
+        return sorted(places)
 
     def by_network(
         self, model: ScoreModel, problem: StackProblem, stack: StackFit, places: Sequence[int]
@@ -122,16 +127,22 @@ class Plan(NamedTuple):
             yield means[: len(job.held)], means[len(job.held) :]
 
     def by_learner(self, learner: PerAction | WithAction) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The same, by scikit-learn models."""
+        """The same, by scikit-learn models; one that leaves out two folds is fitted once for both."""
         feedback = self.feedback
         x, y = feedback.context, feedback.outcome
+        of_twin: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # whose held rows are this one's part
         for job in self.jobs:
+            if job.seed in of_twin:
+                yield of_twin.pop(job.seed)
+                continue
             weights = None if feedback.weights is None else feedback.weights[job.known]
             new = np.concatenate([job.held, job.part])
             means = learner.predict_means(
                 x[job.known], y[job.known], self.action[job.known], weights, x[new], self.columns
             )
-            yield means[: len(job.held)], means[len(job.held) :]
+            of_held, of_part = means[: len(job.held)], means[len(job.held) :]
+            of_twin[job.seed] = of_part, of_held
+            yield of_held, of_part
 
     def constant(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """The same, where the outcome never varies."""
@@ -166,7 +177,7 @@ class Plan(NamedTuple):
         return dict(islice(AUTO_NETWORKS.items(), count))
 
     def promising(self, tried: Mapping[int, Means], smooth: Nuisances, others: Mapping[str, Any]) -> bool:
-        """Whether the optional network may earn its place, by its `first` jobs, one in five, beside the other learners.
+        """Whether the optional network may earn its place, by its `first` jobs, beside the other learners.
 
         Where not, its other jobs are left out. Where it may, it is judged by all of them, and for each fold by models
         and rows that know nothing of it.
