@@ -22,6 +22,7 @@ from gbpl.feedback.standardize import Standardizer
 from gbpl.fitting.members import fold_rows
 from gbpl.models.splines import spline_curves
 from gbpl.nuisance.averaged import (
+    BENDS,
     RIDGES,
     additive_means,
     averaged_propensity,
@@ -120,34 +121,34 @@ def test_mixture_weights_have_the_greatest_likelihood(weighted: bool) -> None:
 # -- additive means ---------------------------------------------------------------------------------------
 
 
-def ridge_by_hand(log: LoggedFeedback, rows: np.ndarray, action: int, ridge: float) -> np.ndarray:
-    """Means of an action by a ridge regression on the curves, from the given rows that took it."""
+def ridge_by_hand(log: LoggedFeedback, rows: np.ndarray, action: int, bend: float, ridge: float) -> np.ndarray:
+    """Means of an action from the given rows that took it, with a ridge on lines and `bend` times as much on curves."""
     n = len(log)
     x = Standardizer.fit(log.context, np.arange(n), log.weights).apply(log.context)
     basis = np.column_stack([np.ones(n), spline_curves(x, 5)]).astype(float)
     weight = np.ones(n) if log.weights is None else log.weights / log.weights.mean()
     own = rows[log.action[rows] == action]
     root = np.sqrt(weight[own])[:, None]
-    held = np.sqrt(ridge * np.array([1e-9, *[1.0] * (basis.shape[1] - 1)]))
+    held = np.sqrt(ridge * np.array([1e-9, *[1.0, bend, bend, bend] * x.shape[1]]))
     design = np.vstack([root * basis[own], np.diag(held)])  # pseudo-rows that pull each coefficient to zero
     wanted = np.append(root[:, 0] * log.outcome[own], np.zeros(basis.shape[1]))
     return basis @ np.linalg.lstsq(design, wanted, rcond=None)[0]
 
 
-def best_ridge(log: LoggedFeedback, folds: list[np.ndarray], one: int) -> float:
+def best_ridges(log: LoggedFeedback, folds: list[np.ndarray], one: int) -> tuple[float, float]:
     """Of the least squared error of the other folds, each by models that saw neither it nor this one."""
     weight = np.ones(len(log)) if log.weights is None else log.weights
 
-    def error(ridge: float) -> float:
+    def error(ridges: tuple[float, float]) -> float:
         total = 0.0
         others = [fold for number, fold in enumerate(folds) if number != one]
         for fold, action in itertools.product(others, range(len(log.actions))):
             own = fold[log.action[fold] == action]
-            means = ridge_by_hand(log, rows_outside(len(log), fold, folds[one]), action, ridge)
+            means = ridge_by_hand(log, rows_outside(len(log), fold, folds[one]), action, *ridges)
             total += float(weight[own] @ (log.outcome[own] - means[own]) ** 2)
         return total
 
-    return min(RIDGES, key=error)
+    return min(itertools.product(BENDS, RIDGES), key=error)
 
 
 @pytest.mark.parametrize("features", [3, 20])  # fewer curves than rows of an action, and more: the dual
@@ -157,14 +158,27 @@ def test_additive_means_are_ridge_regressions_without_the_folds(weighted: bool, 
     log = log_with_a_step(actions=3, features=features, sample_weight=weights)
     folds = stratified_folds(log)
     means, fold_means = additive_means(log, folds)
-    ridges = [best_ridge(log, folds, one) for one in range(FOLDS)]
-    assert RIDGES[0] < min(ridges) <= max(ridges) < RIDGES[-1]
+    ridges = [best_ridges(log, folds, one) for one in range(FOLDS)]
+    assert all(RIDGES[0] < ridge < RIDGES[-1] for _, ridge in ridges)
     for one, other in itertools.product(range(FOLDS), repeat=2):
         for action in range(3):
-            by_hand = ridge_by_hand(log, rows_outside(len(log), folds[one], folds[other]), action, ridges[one])
+            by_hand = ridge_by_hand(log, rows_outside(len(log), folds[one], folds[other]), action, *ridges[one])
             assert_allclose(fold_means[one, folds[other], action], by_hand[folds[other]], atol=1e-6)
             if one == other:
                 assert_allclose(means[folds[one], action], by_hand[folds[one]], atol=1e-6)
+
+
+def test_lines_that_nothing_bends_get_a_ridge_that_keeps_them_straight() -> None:
+    """With ten features and 120 rows per action, where means are lines; with curves the smaller ridge is chosen."""
+    rng = np.random.default_rng(1)
+    x, action = rng.normal(size=(240, 10)), np.arange(240) % 2
+    straight, curved = x @ rng.normal(size=10), 3.0 * np.abs(x).sum(axis=1)
+    for mean, wanted in ((straight, max(BENDS)), (curved, min(BENDS))):
+        log = LoggedFeedback.of(x, mean + rng.normal(size=240), action, propensity=0.5)
+        folds = stratified_folds(log)
+        assert {best_ridges(log, folds, one)[0] for one in range(FOLDS)} == {wanted}
+        error = np.mean((additive_means(log, folds)[0] - mean[:, None]) ** 2)
+        assert error < (0.6 if wanted > 1.0 else 0.2 * np.var(mean))
 
 
 @pytest.mark.parametrize(("n", "features"), [(120, 400), (400, 5)])
@@ -178,7 +192,7 @@ def test_additive_means_solve_for_rows_or_curves_whichever_are_fewer(
     most_rows = np.bincount(log.action).max()
     assert max(len(call.arguments[0]) for call in calls) <= min(most_rows, 4 * features)
     pairs = FOLDS * (FOLDS - 1) // 2
-    assert len(calls) == 2 * (pairs * len(RIDGES) + FOLDS)  # every pair of folds is left out once, whoever asks
+    assert len(calls) == 2 * (pairs * len(BENDS) * len(RIDGES) + FOLDS)  # each pair of folds is left out once
 
 
 def test_additive_means_follow_the_unit_and_the_level_of_the_outcome() -> None:

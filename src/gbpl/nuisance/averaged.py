@@ -31,14 +31,15 @@ if TYPE_CHECKING:
     Means = tuple[Float[np.ndarray, "row action"], Float[np.ndarray, "fold row action"]]
 
 __all__ = [
-    "KNOTS", "PROPENSITY_LEAF", "RIDGES", "additive_means", "averaged_propensity", "convex_weights", "earned_weights",
-    "forest_means", "mixture_weights",
+    "BENDS", "KNOTS", "PROPENSITY_LEAF", "RIDGES", "additive_means", "averaged_propensity", "convex_weights",
+    "curve_sizes", "earned_weights", "forest_means", "mixture_weights",
 ]  # fmt: skip
 
 TREES, LEAF, SHARE = 60, 3, 0.5  # of the forests: trees, rows per leaf, share of the features tried at a split
 SEEN, SEEN_ROWS = 0.5, 50_000  # share of the rows that a tree of the outcomes sees, and rows that any sees at most
 KNOTS = 5
 RIDGES = tuple(10.0 ** np.arange(-1.0, 4.5, 0.5))  # pseudo-rows by which the additive model is shrunk
+BENDS = (1.0, 25.0)  # ridge of what bends, over that of the lines
 PROPENSITY_LEAF, PROPENSITY_SEEN = 20, 0.632  # as many rows as a bootstrap sample has distinct ones
 ROUNDS = 200
 EARNED = 2.0  # standard errors by which a learner must lower the error of the average
@@ -174,7 +175,7 @@ def additive_means(feedback: LoggedFeedback, folds: Folds) -> Means:
     """Ridge regressions on spline curves of the features, one per action.
 
     The ridge for the predictions of a fold, and for the scores that may not see it, has the least error on the other
-    folds, by models that saw neither.
+    folds, by models that saw neither, and so has how much larger it is for what bends: with few rows lines are enough.
     """
     n, count, y = len(feedback), len(feedback.actions), feedback.outcome
     x = Standardizer.fit(feedback.context, np.arange(n), feedback.weights).apply(feedback.context)
@@ -184,38 +185,47 @@ def additive_means(feedback: LoggedFeedback, folds: Folds) -> Means:
     for number, fold in enumerate(folds):
         dealt[fold] = number
     by_action = [np.flatnonzero((feedback.action == action) & (dealt >= 0)) for action in range(count)]
-    pairs = list(combinations(range(len(folds)), 2))
-    by_pair = np.zeros((len(pairs), len(RIDGES), count, basis.shape[1] + 1))
+    pairs, sizes = list(combinations(range(len(folds)), 2)), curve_sizes(x.shape[1])
+    by_pair = np.zeros((len(pairs), len(BENDS), len(RIDGES), count, basis.shape[1] + 1))
     alone = np.zeros((len(folds), count, basis.shape[1] + 1))
-    errors = np.zeros((len(folds), len(RIDGES)))
+    errors = np.zeros((len(folds), len(BENDS), len(RIDGES)))
 
-    def models(rows: Int[np.ndarray, " row"]) -> _Ridges:
-        return _Ridges.of(basis[rows], y[rows], weight[rows], dealt[rows], len(folds))
+    def models(rows: Int[np.ndarray, " row"], size: Float[np.ndarray, " function"]) -> _Ridges:
+        return _Ridges.of(basis[rows] * size, y[rows], weight[rows], dealt[rows], len(folds))
 
     for action, rows in enumerate(by_action):
-        own = models(rows)
-        for place, pair in enumerate(pairs):
-            by_pair[place, :, action] = found = own.coefficients(pair, RIDGES)
-            for left, judged in (pair, pair[::-1]):  # the error on one of the two, for the ridge of the other
-                inside = rows[dealt[rows] == judged]
-                predicted = found[:, :1] + found[:, 1:] @ basis[inside].T
-                errors[left] += (y[inside] - predicted) ** 2 @ weight[inside]
-    best = errors.argmin(axis=1)
+        for bend, size in enumerate(sizes):
+            own = models(rows, size)
+            for place, pair in enumerate(pairs):
+                found = own.coefficients(pair, RIDGES)
+                found[:, 1:] *= size
+                by_pair[place, bend, :, action] = found
+                for left, judged in (pair, pair[::-1]):  # the error on one of the two, for the ridge of the other
+                    inside = rows[dealt[rows] == judged]
+                    predicted = found[:, :1] + found[:, 1:] @ basis[inside].T
+                    errors[left, bend] += (y[inside] - predicted) ** 2 @ weight[inside]
+    best = [divmod(int(own.argmin()), len(RIDGES)) for own in errors]
     for action, rows in enumerate(by_action):
-        own = models(rows)
-        for number in range(len(folds)):
-            alone[number, action] = own.coefficients({number}, [RIDGES[best[number]]])[0]
+        made = {bend: models(rows, sizes[bend]) for bend in {bend for bend, _ in best}}
+        for number, (bend, ridge) in enumerate(best):
+            alone[number, action] = made[bend].coefficients({number}, [RIDGES[ridge]])[0]
+            alone[number, action, 1:] *= sizes[bend]
     means, fold_means = np.zeros((n, count)), np.zeros((len(folds), n, count))
 
     def predictions(fold: Int[np.ndarray, " row"], of: Float[np.ndarray, "action one_and_function"]) -> np.ndarray:
         return of[:, 0] + basis[fold] @ of[:, 1:].T
 
     for place, (one, other) in enumerate(pairs):
-        fold_means[one, folds[other]] = predictions(folds[other], by_pair[place, best[one]])
-        fold_means[other, folds[one]] = predictions(folds[one], by_pair[place, best[other]])
+        fold_means[one, folds[other]] = predictions(folds[other], by_pair[place, *best[one]])
+        fold_means[other, folds[one]] = predictions(folds[one], by_pair[place, *best[other]])
     for number, fold in enumerate(folds):
         means[fold] = fold_means[number, fold] = predictions(fold, alone[number])
     return means, fold_means
+
+
+def curve_sizes(features: int) -> Float[np.ndarray, "bend function"]:
+    """What lines and curves are multiplied by: a ridge of b times as much is that of curves over the root of b."""
+    return np.array([np.tile([1.0] + [bend**-0.5] * (KNOTS - 2), features) for bend in BENDS])
 
 
 def forest_means(feedback: LoggedFeedback, folds: Folds, *, seed: int) -> Means:

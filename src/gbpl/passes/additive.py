@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from gbpl.models.splines import Splines, spline_curves
-from gbpl.nuisance.averaged import KNOTS, RIDGES
+from gbpl.nuisance.averaged import BENDS, KNOTS, RIDGES, curve_sizes
 from gbpl.passes.chunks import Passes, ReadChunk
 from gbpl.passes.fold_outputs import FoldOutputs
 from gbpl.passes.leaf_means import weight_of
@@ -81,12 +81,12 @@ class AdditiveMeans:
 def additive_fits(
     sums: Float[np.ndarray, "fold action function function_and_y"], squares: Float[np.ndarray, "fold action"]
 ) -> Float[np.ndarray, "fold action function"]:
-    """Level and coefficients of each fold and action from the rows of the other folds, at the ridge that suits them.
+    """Level and coefficients of each fold and action from the rows of the other folds, at the ridges that suit them.
 
-    That ridge has the least error on the other folds, by fits that saw neither. The squared error of c on rows with
+    Those have the least error on the other folds, by fits that saw neither. The squared error of c on rows with
     sums G, g and squares s is s - 2 c'g + c'Gc.
     """
-    folds, errors = len(sums), np.zeros((len(sums), len(RIDGES)))
+    folds, errors = len(sums), np.zeros((len(sums), len(BENDS) * len(RIDGES)))
     for pair in combinations(range(folds), 2):
         found = _ridges(sums, pair)
         for left, judged in (pair, pair[::-1]):
@@ -99,18 +99,19 @@ def additive_fits(
 
 def _ridges(
     sums: Float[np.ndarray, "fold action function function_and_y"], left_out: Sequence[int]
-) -> Float[np.ndarray, "ridge action function"]:
-    """Fits to the rows outside some folds at every ridge, by the eigenvectors of the centred products."""
+) -> Float[np.ndarray, "ridges action function"]:
+    """Fits to the rows outside some folds at every ridge of every bend, by eigenvectors of the centred products."""
     kept = np.delete(sums, list(left_out), axis=0).sum(axis=0)
-    made = np.zeros((len(RIDGES), *kept.shape[:2]))
+    made = np.zeros((len(BENDS), len(RIDGES), *kept.shape[:2]))
     for action, part in enumerate(kept):
         total = part[0, 0]
         if total <= 0.0:
             continue
         middle, level = part[0, 1:-1] / total, part[0, -1] / total
-        values, vectors = np.linalg.eigh(part[1:, 1:-1] - total * np.outer(middle, middle))
-        turned = vectors.T @ (part[1:, -1] - total * level * middle)
-        shrunk = turned / (np.maximum(values, 0.0) + np.array(RIDGES)[:, None])
-        made[:, action, 1:] = shrunk @ vectors.T
-        made[:, action, 0] = level - made[:, action, 1:] @ middle
-    return made
+        products, right = part[1:, 1:-1] - total * np.outer(middle, middle), part[1:, -1] - total * level * middle
+        for bend, size in enumerate(curve_sizes(len(middle) // (KNOTS - 1))):
+            values, vectors = np.linalg.eigh(products * np.outer(size, size))
+            shrunk = (vectors.T @ (size * right)) / (np.maximum(values, 0.0) + np.array(RIDGES)[:, None])
+            made[bend, :, action, 1:] = (shrunk @ vectors.T) * size
+            made[bend, :, action, 0] = level - made[bend, :, action, 1:] @ middle
+    return made.reshape(-1, *kept.shape[:2])
