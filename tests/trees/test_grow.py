@@ -143,3 +143,23 @@ def test_rows_outside_the_bags_are_not_looked_at():
     assert_array_equal(
         forest_predictions(Binned.of(x), y, rows, **settings), forest_predictions(Binned.of(x), other, rows, **settings)
     )
+
+
+@pytest.mark.parametrize("cores", ["1", "3"])
+def test_trees_grown_a_few_at_a_time_are_the_same(cores, monkeypatch):
+    """Where every feature is looked at nothing is drawn; where some are, groups draw apart, however many threads."""
+    x, y = sample(None)
+    binned, bags = Binned.of(x), np.random.default_rng(1).random((25, N)) < 0.5
+    monkeypatch.setenv("GBPL_CPU_DEVICES", cores)
+    settings = {"depth": 3, "min_leaf": 5, "seed": 4}
+    together = grow_trees(binned, y, bags, max_features=1.0, **settings)
+    monkeypatch.setattr(gbpl.trees.grow, "MANY_SEEN", 100)
+    for one, other in zip(together, grow_trees(binned, y, bags, max_features=1.0, **settings), strict=True):
+        assert_array_equal(one, other)
+    drawn = grow_trees(binned, y, np.repeat(bags[:1], 25, axis=0), max_features=0.4, **settings)
+    assert len(np.unique(np.column_stack(drawn), axis=0)) > 10
+    first, *_ = drawn
+    assert not np.array_equal(first[:10], first[10:20])
+    monkeypatch.setenv("GBPL_CPU_DEVICES", "2")
+    again = grow_trees(binned, y, np.repeat(bags[:1], 25, axis=0), max_features=0.4, **settings)
+    assert_array_equal(first, again[0])

@@ -9,12 +9,14 @@ of all nodes are sorted after all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gbpl.models.basis import rounded_down
+from gbpl.runtime.threads import in_threads
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -29,6 +31,7 @@ LEFT = BINS * FINE  # a part above all others
 ROWS_PER_LEAF = 8  # of a whole tree: it is that deep, and stops where leaves are small
 DEEPEST = 9
 LEAST = 1e-5  # of the sum that a split raises: less is rounding
+MANY_SEEN, TOGETHER = 500_000, 10  # rows that all trees see, from which on so many trees at once stay in the cache
 OUTPUTS = 8  # directions that the splits of a tree look at, where there are more than twice as many outputs
 
 
@@ -88,18 +91,39 @@ def grow_trees(
 
     Of many outputs each tree sees a few random directions of its own: the sum over them has the sum over all outputs
     as its mean, and time no longer grows with the outputs (Joly, Geurts and Wehenkel 2014).
+
+    Where many rows are seen, a few trees are grown at a time, side by side on several cores.
     """
+    grow = partial(_grow, binned, target, depth, min_leaf, max_features, weights)
+    if np.count_nonzero(bags) < MANY_SEEN:
+        return grow(bags, [seed])
+    groups = [(bags[start : start + TOGETHER], [seed, start]) for start in range(0, len(bags), TOGETHER)]
+    feature, cut = zip(*in_threads(lambda group: grow(*group), groups), strict=True)
+    return np.concatenate(feature), np.concatenate(cut)
+
+
+def _grow(
+    binned: Binned,
+    target: Float[np.ndarray, "row output"],
+    depth: int,
+    min_leaf: int,
+    max_features: float,
+    weights: Float[np.ndarray, " row"] | None,
+    bags: Bool[np.ndarray, "tree row"],
+    seeds: list[int],
+) -> tuple[Int[np.ndarray, "tree node"], Int[np.ndarray, "tree node"]]:
+    """All trees of these bags at once, level by level."""
     features, n = binned.codes.shape
     codes, trees = binned.codes.ravel(), len(bags)
     bins = (codes // FINE).astype(np.int16)
     if weights is not None:
         bags = bags & (weights > 0)
     tree, row = (part.astype(np.int32) for part in np.nonzero(bags))
-    seen = _columns(target, tree, row, np.random.default_rng([seed, 2]))
+    seen = _columns(target, tree, row, np.random.default_rng([*seeds, 2]))
     columns = [_centred(column, tree, trees) for column in seen]
     if weights is not None:  # the mass of a node is then the last of its sums
         columns = [*(column * weights[row] for column in columns), weights[row]]
-    rng, tried = np.random.default_rng(seed), max(1, round(max_features * features))
+    rng, tried = np.random.default_rng(seeds), max(1, round(max_features * features))
     feature = np.zeros((trees, 2**depth - 1), np.int32)
     cut = np.full(feature.shape, LEFT, np.int32)
     slot = tree
