@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CrossFit", "EstimatedPropensityWarning", "Nuisances", "warn_estimated"]
 
-# Folds and rows from which on a model learns from enough of them without two folds (docs/design.md)
-FOLDS_IN_PAIRS, ROWS_IN_PAIRS = 5, 1_500
+# Folds, and rows per action, from which on a model learns from enough of them without two folds (docs/design.md)
+FOLDS_IN_PAIRS, ROWS_IN_PAIRS = 5, 750
 AUTO_CLIP = 0.02  # over the number of actions: 0.01 for two, a fiftieth of what a uniform log would give each
 
 
@@ -45,7 +45,7 @@ class CrossFit:
     """How outcome means and propensities are estimated.
 
     folds, repeats : parts that the rows are divided into (actions balanced, groups together), and how often; outside an
-        outer fold these are the other outer folds where there are at least as many, and five, of 1,500 rows or more
+        outer fold these are the other outer folds where there are at least as many, and five, and 750 rows per action
     outcome_model : None for the network with a masked loss, "auto" for the average of two networks, a forest and an
         additive regression (`gbpl.nuisance.averaged`), a score model such as `MLP(hidden=(32,))`, a scikit-learn
         regressor (or classifier, for outcomes such as 0/1) or `PerAction(...)`, or `WithAction(...)`. With "auto" a
@@ -169,8 +169,8 @@ class CrossFit:
         jobs, (_, rank) = [], content_order(feedback)
         assert rank is not None
         for repeat, folds in enumerate(dealt):
-            enough = len(folds) >= max(self.folds, FOLDS_IN_PAIRS) and len(feedback) >= ROWS_IN_PAIRS
-            in_pairs = nested and enough
+            few = len(feedback) < ROWS_IN_PAIRS * len(feedback.actions)
+            in_pairs = nested and not few and len(folds) >= max(self.folds, FOLDS_IN_PAIRS)
             for number, held in enumerate(folds):
                 _check_every_action(feedback, held, f"fold {number} of {len(folds)}")
                 rest = outside(folds, number)
