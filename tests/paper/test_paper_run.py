@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.data import FOLDER
+from support.ray import kill_second, sent_whole
 
 import gbpl.datasets.openml
 from gbpl.paper import run as running
@@ -111,12 +112,11 @@ def test_some_tables_only(quick: Path, data_dir: Path, tmp_path: Path) -> None:
     assert (tmp_path / "one" / name).read_bytes() == (quick / name).read_bytes()
 
 
-def test_killed_and_started_again(tmp_path: Path) -> None:
-    """SIGKILL at a random moment loses at most the block under way, and no number changes."""
+def test_killed_and_started_again(quick: Path, tmp_path: Path) -> None:
+    """SIGKILL at a random moment loses at most the block under way, and no number changes from those of one process."""
     command = [sys.executable, "-m", "gbpl.cli", "reproduce", "synthetic-binary", "--quick", "--device", "cpu", "--out"]
     environment = os.environ | {"COLUMNS": "100"}
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    subprocess.run([*command, str(whole)], check=True, capture_output=True, env=environment)
+    broken = tmp_path / "broken"
     with subprocess.Popen([*command, str(broken)], stdout=-1, stderr=-1, env=environment) as process:
         blocks = broken / "blocks" / "synthetic-binary"
         while process.poll() is None and not (blocks.exists() and any(blocks.glob("*.csv"))):
@@ -130,7 +130,7 @@ def test_killed_and_started_again(tmp_path: Path) -> None:
         assert (blocks / name).stat().st_mtime_ns == when, "a block that was done is not computed again"
         assert (blocks / name).read_bytes() == content
     for path in ("records/synthetic-binary.csv", "tables/synthetic-binary.md", "tables/synthetic-binary.tex"):
-        assert (broken / path).read_bytes() == (whole / path).read_bytes(), path
+        assert (broken / path).read_bytes() == (quick / path).read_bytes(), path
 
 
 def test_an_unfinished_file_is_not_a_block(tmp_path: Path) -> None:
@@ -192,9 +192,15 @@ def test_ray_is_asked_for_when_it_is_missing(tmp_path: Path, monkeypatch: pytest
         reproduce(Run(("synthetic-K",), quick=True, device="cpu", engine="ray"), tmp_path / "run")
 
 
-def test_ray_gives_the_same_numbers(quick: Path, tmp_path: Path) -> None:
+def test_ray_gives_the_same_numbers(quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a Ray that the run starts itself, although a worker is killed."""
     pytest.importorskip("ray", reason="Ray is not installed")
-    reproduce(Run(("full-feedback-learning",), quick=True, device="cpu", engine="ray"), tmp_path / "run")
+    mark = kill_second(tmp_path / "killed", monkeypatch)
+    asked = Run(("full-feedback-learning",), quick=True, device="cpu", engine="ray")
+    assert len(asked.blocks()) == 2
+    with sent_whole():
+        reproduce(asked, tmp_path / "run")
+    assert mark.exists(), "a worker was killed"
     name = Path("records") / "full-feedback-learning.csv"
     assert (tmp_path / "run" / name).read_bytes() == (quick / name).read_bytes()
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from support.calls import forbid_calls
 from support.cli import people, read, run, snapshot, tiny_policy, write
+from support.ray import kill_second, sent_whole
 
 import gbpl.runtime.engines
 import gbpl.study.decide_file
 from gbpl import MLP, Binary, FitConfig, GBPLNet, Member, TableError
-from gbpl.paper.run import Run, reproduce
 from gbpl.posterior.bootstrap import REFITS_PER_TASK, fit_bootstrap
 from gbpl.posterior.problem import Problem
 from gbpl.runtime.engines import RETRIES, WAITING, check_engine, in_chunks, run_tasks, task_needs
@@ -89,12 +89,13 @@ X, Y = RNG.normal(size=(60, 3)), RNG.normal(size=(60, 2))
 PEOPLE = people(2500)
 
 
+@cache
 def bootstrap(engine: str) -> list[np.ndarray]:
     """Weights of the refits of two members: more than a task's, of unlike counts."""
     data = X.astype(np.float32), (Y[:, 1:] - Y[:, :1]).astype(np.float32)
     members = [Member(np.arange(start, start + 40), np.arange(20), seed=start) for start in (0, 20)]
     problem = Problem(MLP((4,)), Binary(), *data, None, 1.0, 1.0, 1.0, params=None)
-    refits = REFITS_PER_TASK + 8
+    refits = 2 * REFITS_PER_TASK  # and no second number of refits in a task, for which workers would compile
     parts = fit_bootstrap(
         [problem, problem], members, data, shares=np.array([0.75, 0.25]), refits=refits, seed=3,
         config=FitConfig(max_epochs=5, batch_size=20), device="cpu", progress=False, engine=engine,
@@ -140,25 +141,15 @@ def test_pieces_by_processes_are_the_file_by_one(tmp_path: Path, monkeypatch: py
 def cluster() -> Iterator[Any]:
     ray = pytest.importorskip("ray", reason="Ray is not installed")
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="error")
-    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers do not find this file
-    yield ray
-    ray.cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+    with sent_whole(sys.modules[__name__]):  # workers do not find this file
+        yield ray
     ray.shutdown()
 
 
 @pytest.fixture
 def killed(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The worker of the second task is killed, once, when its work is done and nobody has it yet."""
-    mark, plain, home = tmp_path / "killed", gbpl.runtime.engines._numbered, os.getpid()
-
-    def numbered(function: Callable[[Any], Any], number: int, item: Any) -> tuple[int, Any]:
-        result = plain(function, number, item)
-        if number == 1 and os.getpid() != home and not mark.exists():
-            mark.write_text(str(os.getpid()))
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    monkeypatch.setattr(gbpl.runtime.engines, "_numbered", numbered)
+    mark = kill_second(tmp_path / "killed", monkeypatch)
     yield mark
     assert mark.exists(), "a worker was killed"
 
@@ -222,15 +213,6 @@ def test_trials_on_ray(cluster: Any) -> None:
         assert_array_equal(fitted.predict_proba(X), policy.predict_proba(X))
         with pytest.raises(ValueError, match="posterior"):
             fitted.posterior()
-
-
-def test_reproduce_on_ray_with_a_killed_worker(killed: Path, tmp_path: Path) -> None:
-    for engine in ("local", "ray"):
-        asked = Run(("posterior-threshold-rules",), quick=True, device="cpu", engine=engine)
-        assert len(asked.blocks()) == 2
-        reproduce(asked, tmp_path / engine)
-    for path in sorted((tmp_path / "local" / "records").iterdir()):
-        assert (tmp_path / "ray" / "records" / path.name).read_bytes() == path.read_bytes(), path.name
 
 
 # -- decisions on Ray -------------------------------------------------------------------------------------------------
@@ -335,7 +317,7 @@ def test_the_command_decides_on_ray(cluster: Any, capsys: pytest.CaptureFixture[
 def test_a_dataset_of_ray(cluster: Any, tmp_path: Path) -> None:
     data = pytest.importorskip("ray.data")
     policy = tiny_policy(PEOPLE)
-    source = data.read_parquet(str(write(tmp_path / "in.parquet", PEOPLE)))
+    source = data.read_parquet(str(write(tmp_path / "in.parquet", PEOPLE)), override_num_blocks=2)
     with pytest.raises(TableError, match=r"the dataset has no column 'persn'; did you mean 'person'\?"):
         decide_dataset(policy, source, keep=["persn"])
     frame = decide_dataset(policy, source, keep=["person"]).to_pandas()
