@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from support.data import data_file
-from support.examples import ROOT, example, run_once
+from support.examples import ROOT, example, run_once, small_learners
 
 PAGES = ROOT / "docs" / "examples"
 NAMES = ["treatment_choice", "email_targeting", "many_actions", "portfolio", "defer"]
@@ -115,7 +115,7 @@ def test_treatment_choice_finds_the_rules_of_the_literature() -> None:
 
 
 def test_email_policy_is_truly_better_than_every_single_arm(ran: Callable[..., Any], tmp_path: Path) -> None:
-    results = ran("email_targeting", data_dir=tmp_path)
+    results = ran("email_targeting", data_dir=tmp_path, customers=4_000)
     truth, lines = results["truth"], results["lines"]
     assert results["source"] == "email"
     assert max(truth.values()) == truth["best"]
@@ -131,6 +131,25 @@ def test_email_policy_is_truly_better_than_every_single_arm(ran: Callable[..., A
     assert results["shares"]["No E-Mail"] == pytest.approx(0.149, abs=0.04)  # whom the best possible rule leaves alone
 
 
+def test_digits_are_read_from_guesses_by_small_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example as it is, but for half of the rows to learn from and small networks and forests."""
+    small_learners(monkeypatch)
+    module = example("many_actions")
+    monkeypatch.setattr(module, "TRAIN", 600)
+    results = module.main(figures=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["many_actions.png"]
+    policies, log = results["policies"], results["log"]
+    assert log["rows"] == 600
+    assert log["hits"] < 0.1 * log["rows"]
+    for name in ("dr", "ipw", "dm"):
+        assert policies[name]["accuracy"] > 0.6 > 5 * log["truth"], name
+        assert policies[name]["log"]["low"] < policies[name]["accuracy"] < policies[name]["log"]["high"], name
+    assert min(policies["dr"]["accuracy"], policies["dm"]["accuracy"]) > policies["ipw"]["accuracy"] + 0.03
+    assert policies["dr"]["inside"]["estimate"] < policies["dr"]["accuracy"]
+    assert policies["dr"]["accuracy"] < policies["labels, 600 rows"]["accuracy"] - 0.03
+
+
+@pytest.mark.slow
 def test_digits_are_read_from_guesses(ran: Callable[..., Any]) -> None:
     policies, log = (ran("many_actions")[part] for part in ("policies", "log"))
     assert log["hits"] < 0.1 * log["rows"]  # worse than guessing at random

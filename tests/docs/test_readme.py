@@ -6,12 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.data import data_package
+from support.examples import small_learners
 
-import gbpl.estimators.gbplnet
-import gbpl.nuisance.averaged
-import gbpl.nuisance.confounding
-import gbpl.nuisance.plan
-from gbpl import MLP, FitConfig, ForestFeatures, GBPLNet
+from gbpl import FitConfig, GBPLNet
 from gbpl.value.estimate import ESTIMATORS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,20 +24,9 @@ def blocks(language, text=README):
 
 @pytest.fixture(autouse=True)
 def _small_and_elsewhere(tmp_path, monkeypatch):
-    """Pages may write files, none of which belongs into the repository; learners are small, as no page is timed.
-
-    The two networks for outcomes are one, so that one is compiled.
-    """
-    monkeypatch.setattr(MLP.__init__, "__defaults__", ((16,), "tanh"))
-    network = MLP()
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "NETWORK", network)
-    monkeypatch.setattr(gbpl.nuisance.plan, "AUTO_NETWORKS", {"network": network, "relu network": network})
+    """Pages may write files, none of which belongs into the repository; learners are small, as no page is timed."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(FitConfig.__init__.__kwdefaults__, "max_epochs", 10)
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "STEPS", FitConfig(learning_rate=2e-3, max_epochs=10))
-    monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
-    monkeypatch.setattr(gbpl.nuisance.confounding, "TREES", 10)
-    monkeypatch.setattr(gbpl.estimators.gbplnet, "BESIDE", (ForestFeatures(trees=10, depth=3, components=16),))
+    small_learners(monkeypatch)
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)

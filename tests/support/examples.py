@@ -11,6 +11,11 @@ from typing import Any
 
 import pytest
 
+import gbpl.estimators.gbplnet
+import gbpl.nuisance.averaged
+import gbpl.nuisance.confounding
+import gbpl.nuisance.plan
+from gbpl import MLP, FitConfig, ForestFeatures
 from support.data import data_package
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,3 +47,16 @@ def run_once(folders: pytest.TempPathFactory) -> Callable[..., Any]:
         return results[name]
 
     return run
+
+
+def small_learners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not named is small: networks, their epochs, forests. The two networks for outcomes are one to compile."""
+    monkeypatch.setattr(MLP.__init__, "__defaults__", ((16,), "tanh"))
+    network = MLP()
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "NETWORK", network)
+    monkeypatch.setattr(gbpl.nuisance.plan, "AUTO_NETWORKS", {"network": network, "relu network": network})
+    monkeypatch.setitem(FitConfig.__init__.__kwdefaults__, "max_epochs", 10)
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "STEPS", FitConfig(learning_rate=2e-3, max_epochs=10))
+    monkeypatch.setattr(gbpl.nuisance.averaged, "TREES", 25)
+    monkeypatch.setattr(gbpl.nuisance.confounding, "TREES", 10)
+    monkeypatch.setattr(gbpl.estimators.gbplnet, "BESIDE", (ForestFeatures(trees=10, depth=3, components=16),))
