@@ -261,13 +261,18 @@ SAMPLERS = {
 
 
 @QUIET
-@pytest.mark.parametrize("build", SAMPLERS.values(), ids=SAMPLERS)
 @pytest.mark.parametrize(
-    ("surrogate", "model"), [(Binary(), MLP((4,))), (FullVector(3), Linear())], ids=["network", "three actions"]
+    ("method", "surrogate", "model"),
+    [
+        ("sgld", Binary(), MLP((4,))),
+        ("sgld", FullVector(3), Linear()),
+        ("nuts", FullVector(3), Linear()),  # test_posteriors.py has NUTS of networks
+    ],
+    ids=["sgld-network", "sgld-three actions", "nuts-three actions"],
 )
-def test_contract(build, surrogate, model):
+def test_contract(method, surrogate, model):
     problem = network(surrogate, model)
-    posterior = build(problem, chains=3)
+    posterior = SAMPLERS[method](problem, chains=3)
     assert posterior.diagnostics == {}
     draws = posterior.sample(10, seed=7)
     for leaf, own in zip(jax.tree.leaves(draws), jax.tree.leaves(problem.params), strict=True):
