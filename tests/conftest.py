@@ -12,12 +12,12 @@ TESTS = Path(__file__).parent
 MAPS, MOST_MAPS = Path("/proc/self/maps"), 15_000
 # The files that take longest begin before all others, so that both processes end together.
 LONGEST = [
-    "docs/test_readme.py", "paper/test_paper_run.py", "docs/test_examples.py", "frozen/test_file.py",
-    "estimators/test_gbplnet.py", "docs/test_portfolio_example.py", "study/test_study.py", "cli/test_cli.py",
-    "frozen/test_onnx.py", "estimators/test_logged_fit.py", "estimators/test_gbpl.py", "test_contracts.py",
-    "posterior/test_posteriors.py", "passes/test_passes.py", "path/test_out_of_fold.py", "nuisance/test_cross_fit.py",
-    "report/test_report_browser.py", "estimators/test_sklearn.py", "fitting/test_stack.py", "test_surrogates.py",
-    "docs/test_docs_site.py",
+    "paper/test_paper_run.py", "docs/test_readme.py", "docs/test_examples.py", "report/test_report_browser.py",
+    "runtime/test_engines.py", "posterior/test_posteriors.py", "estimators/test_gbpl.py", "posterior/test_chains.py",
+    "frozen/test_file.py", "test_style.py", "estimators/test_logged_fit.py", "passes/test_passes.py",
+    "cli/test_cli.py", "test_contracts.py", "test_surrogates.py", "estimators/test_sklearn.py", "study/test_study.py",
+    "estimators/test_gbplnet.py", "docs/test_portfolio_example.py", "passes/test_by_sums.py", "frozen/test_onnx.py",
+    "docs/test_docs_site.py", "path/test_out_of_fold.py", "nuisance/test_cross_fit.py", "fitting/test_stack.py",
 ]  # fmt: skip
 # Nearly all of the time of the tests is compilation. With fewer passes of LLVM, XLA's other generator of loops and one
 # part per program it is less: the last two flags took a fifth from three files of tests. The last digits of fits may
