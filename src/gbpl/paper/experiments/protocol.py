@@ -60,6 +60,10 @@ class Settings:
     def rows(self, n: int) -> int:
         return min(n, 200) if self.quick else n
 
+    def observed(self, n: int) -> int:
+        """Rows of a trial whose test rows are beside them: when quick, as many as `split` leaves of `rows`."""
+        return min(n, round(sum(PARTS) * self.rows(n))) if self.quick else n
+
     def fit(
         self, problems: Sequence[StackProblem], objective: Objective, *, network: MLP | None = None, **training: Any
     ) -> list[StackFit]:

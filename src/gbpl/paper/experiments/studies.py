@@ -175,7 +175,7 @@ def _logged(
 def _weak(case: str, part: str, numbers: Sequence[int], settings: Settings) -> Lines:
     """The clip levels share their logs and outcome models; the default has a clip level of its own."""
     name = "weak-overlap"
-    n, cases = settings.rows(TABLES[name].n), TABLES[name].cases
+    n, cases = settings.observed(TABLES[name].n), TABLES[name].cases
     trials = [_curve(number, n, logged=True, strength=WEAK_INDEX, clip=0.0) for number in numbers]
     if part == DEFAULT_PART:
         lines = default_records("", trials, settings)
@@ -229,11 +229,11 @@ def _real(case: str, number: int, settings: Settings) -> Trial:
 
 
 def _full_curve(case: str, number: int, settings: Settings) -> Trial:
-    return _curve(number, settings.rows(int(case)), logged=False)
+    return _curve(number, settings.observed(int(case)), logged=False)
 
 
 def _logged_curve(case: str, number: int, settings: Settings) -> Trial:
-    return _curve(number, settings.rows(int(case)), logged=True)
+    return _curve(number, settings.observed(int(case)), logged=True)
 
 
 _LOGGED_CURVE = _logged("logged-feedback-learning", _logged_curve, direct=True, cross_fitted=True)
