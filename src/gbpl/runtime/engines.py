@@ -26,6 +26,7 @@ __all__ = ["check_engine", "in_chunks", "run_tasks", "task_needs"]
 
 LOCAL, RAY = "local", "ray"
 RETRIES = 3  # of a task whose worker died: a killed one is run again, one that crashes its worker ends the run
+ENDING = 30.0  # seconds in which cancelled tasks end
 WAITING = 2  # tasks handed out for each that can run: no worker waits for its next, and the queue stays short
 
 
@@ -177,6 +178,8 @@ def _by_ray(function: Callable[[Any], Any], items: Sequence[Any], cpus: int, gpu
         finally:
             for reference in running:
                 ray.cancel(reference, force=True)
+            if running:  # the caller clears up what they wrote
+                ray.wait(list(running), num_returns=len(running), timeout=ENDING)
 
 
 def _result(ray: Any, reference: Any, number: int) -> tuple[int, Any]:
