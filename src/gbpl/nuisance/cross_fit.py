@@ -173,13 +173,12 @@ class CrossFit:
             in_pairs = nested and not few and len(folds) >= max(self.folds, FOLDS_IN_PAIRS)
             for number, held in enumerate(folds):
                 _check_every_action(feedback, held, f"fold {number} of {len(folds)}")
-                rest = outside(folds, number)
-                seed = self.seeds(repeat, number, count=1)[0]
                 if in_pairs:
                     others = [other for other in range(len(folds)) if other != number]
                     parts = [(folds[other], outside(folds, number, other)) for other in others]
                     seeds = [self.seeds(repeat, *sorted((number, other)), count=1)[0] for other in others]
                 else:
+                    rest, seed = outside(folds, number), self.seeds(repeat, number, count=1)[0]
                     dealt_parts = self._parts(feedback, rest, rank[rest], seed, nested=nested)
                     parts = [(part, rest[~np.isin(rest, part)]) for part in dealt_parts]
                     seeds = [seed + place for place in range(len(parts))]
